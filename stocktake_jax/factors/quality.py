@@ -1,0 +1,81 @@
+"""Quality: the share of each landing that is defective (docs/rules.md 1, Quality)."""
+
+from random import Random
+
+import jax.numpy as jnp
+import numpy as np
+
+from stocktake_jax.chain import Chain, inverse_cdf
+from stocktake_jax.fields import Params, number, probability
+from stocktake_jax.randomness import FIXED_POINT_BITS, Array, standard_exponential, uniform
+
+STEPS = 100_000
+"""Defect fractions are stored as whole numbers of 1/100,000."""
+
+_OLDEST = 24
+
+
+def _drifting(age: int) -> dict[str, float]:
+    """The row of a process that has drifted for ``age`` weeks: the hazard of failure grows with age."""
+    hazard = min(1.0, 0.05 + 0.04 * age)
+    back = min(0.20, 1 - hazard)
+    stay = 1 - hazard - back
+    row = {"out_of_control": hazard, "in_control": back}
+    # What is left is zero from age 19 on, give or take the last bits of a double.
+    return row | {f"drifting:{min(age + 1, _OLDEST)}": stay} if stay > 1e-9 else row
+
+
+CHAIN = Chain.from_rows(
+    {
+        "in_control": {"drifting:0": 0.04, "in_control": 0.96},
+        **{f"drifting:{age}": _drifting(age) for age in range(_OLDEST + 1)},
+        "out_of_control": {"in_control": 0.25, "out_of_control": 0.75},
+    }
+)
+LAYOUT = CHAIN.layout
+START = LAYOUT.index("in_control")
+STRESS = LAYOUT.mask("out_of_control")
+
+BANDS = ("in_control", "drifting", "out_of_control")
+BAND = np.array([BANDS.index(regime) for regime in LAYOUT.regimes], np.int32)
+AQL_RESULTS = ("accept", "marginal", "reject")
+
+READINGS = ("defect_fraction", "aql_result")
+BASELINE = (0, 0)
+WORDS = 3
+
+
+class QualityParams(Params):
+    """Numbers of the quality process."""
+
+    chain: Chain = CHAIN
+    defect_rate: Array = number((0.001, 0.02, 0.06), "process defect rate by regime", unit="share", most=1.0)
+    aql: Array = probability(
+        ((0.90, 0.09, 0.01), (0.30, 0.50, 0.20), (0.05, 0.25, 0.70)),
+        "inspection result (accept, marginal, reject) by regime; rows sum to 1",
+    )
+
+
+def read(params: QualityParams, state: Array, previous: list[Array], words: list[Array]) -> list[Array]:
+    """Readings of a state just entered: defect fraction in 1/100,000 and inspection result."""
+    band = jnp.asarray(BAND)[state]
+    # Gamma(2, 1/2) is half the sum of two standard exponentials.
+    gamma = standard_exponential(words[0]) + standard_exponential(words[1])
+    rate = jnp.asarray(params.defect_rate)[band].astype(jnp.float32)
+    defects = jnp.round(gamma.astype(jnp.float32) * (rate * np.float32(STEPS / 2.0 ** (FIXED_POINT_BITS + 1))))
+    accept, marginal, reject = (jnp.asarray(params.aql)[:, k].astype(jnp.float32) for k in range(3))
+    cumulative = jnp.stack([accept, accept + marginal, accept + marginal + reject], axis=-1)
+    return [defects.astype(jnp.int32), inverse_cdf(cumulative[band], uniform(words[2]))]
+
+
+def replay(params: QualityParams, source: Random, state: int, previous: list[int]) -> tuple[int, list[int]]:
+    """The next state and its readings on CPython's stream."""
+    state = params.chain.replay(source, state)
+    band = BAND[state]
+    defects = round(float(params.defect_rate[band]) * source.gammavariate(2.0, 0.5), 5)
+    u, total = source.random(), 0.0
+    for result, share in enumerate(params.aql[band].tolist()):
+        total += share
+        if u < total:
+            break
+    return state, [round(defects * STEPS), result]
