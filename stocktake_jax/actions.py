@@ -1,6 +1,7 @@
 """Actions, what makes one illegal, and which are legal now (docs/rules.md 2)."""
 
 import enum
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -130,27 +131,29 @@ def check(params: WorldParams, week: Array, action: Array, live: Array) -> Array
 
 
 class ActionMask(struct.PyTreeNode):
-    """What is legal this week, part by part of an action (bool).
+    """What is legal in a week (bool). While it is open so are all quantities up to 100, routes, levers and terms.
 
     Attributes:
         open: scalar, False once the episode is over; then nothing is legal.
-        supplier: ``[4, 3]``, which suppliers can be ordered from: row 0 without signing, row 1 + s when a contract
-            with supplier s is signed, switched or renewed in the same week.
-        contract: ``[3]``, for which suppliers a contract signed now would be live.
+        supplier: ``[3]``, which suppliers can be ordered from.
     """
 
     open: Array
     supplier: Array
-    contract: Array
 
 
-def action_mask(observation: Array) -> ActionMask:
-    """The legal actions, read off an observation. Quantities from 0 to 100 are legal wherever a supplier is."""
+def action_mask(observation: Any, contract_action: Array = NONE, contract_supplier: Array = QUALIFIED) -> ActionMask:
+    """The legal actions of a week, read off its observation.
+
+    Args:
+        observation: of one episode.
+        contract_action, contract_supplier: a contract action that is to be taken in the same week, since a supplier
+            signed now can be ordered from now; none by default.
+    """
     open_ = observation.week < observation.horizon
-    contract = observation.supplier_alive & open_
-    live = observation.live & open_
-    signed = jnp.eye(len(SUPPLIERS), dtype=bool) & contract[:, None]
-    return ActionMask(open=open_, supplier=jnp.concatenate([live[None], live[None] | signed]), contract=contract)
+    signs = (contract_action != NONE) & (contract_action != LAPSE)
+    signed = signs & (jnp.arange(len(SUPPLIERS), dtype=jnp.int32) == contract_supplier)
+    return ActionMask(open=open_, supplier=(observation.live | (signed & observation.supplier_alive)) & open_)
 
 
 def to_int32(action: Action) -> Action:

@@ -17,8 +17,8 @@ from stocktake_jax.tape import Row, Tape
 class Observation(struct.PyTreeNode):
     """All that a week's report shows, as arrays, and nothing else (docs/rules.md 2.2).
 
-    int32 scalars unless said. ``[3]`` is by supplier in the order of ``SUPPLIERS``; ``[slots]`` is
-    ``[horizon + 1]``, by week of dispatch for ships and by slot for contracts; -1 stands for "not shown".
+    int32 scalars unless said. ``[3]`` is by supplier in the order of ``SUPPLIERS``; ``[slots]`` is by
+    week of dispatch for ships and by week of signing for contracts, see ``logistics``; -1 stands for "not shown".
 
     Attributes:
         week: weeks committed so far, 0..horizon.
@@ -102,10 +102,11 @@ class Observation(struct.PyTreeNode):
 
 def observe_row(params: WorldParams, state: State, row: Row) -> Observation:
     """The observation of the books together with the row of their week."""
+    params = params.arrays()
     dtype = params.costs.holding.dtype
-    spot = jnp.asarray(supplier.TRUE_BAND)[row.state("supplier")]
-    spot_gone = jnp.asarray(supplier.DEFUNCT)[row.state("supplier")]
-    band = jnp.asarray(canal.BAND)[row.state("canal")]
+    spot = jnp.asarray(supplier.TRUE_BAND)[row.supplier]
+    spot_gone = jnp.asarray(supplier.DEFUNCT)[row.supplier]
+    band = jnp.asarray(canal.BAND)[row.canal]
     contracts, ships, desk = state.contracts, state.ships, params.desk
     locked = state.lock_weeks > 0
 
@@ -116,7 +117,7 @@ def observe_row(params: WorldParams, state: State, row: Row) -> Observation:
         week=state.week,
         horizon=jnp.int32(params.horizon),
         stock=state.stock,
-        on_order=ships.qty.sum(dtype=jnp.int32),
+        on_order=state.on_order,
         arrived=state.arrived,
         served=state.served,
         costs=state.costs,
@@ -127,13 +128,13 @@ def observe_row(params: WorldParams, state: State, row: Row) -> Observation:
         contract_otif_floor=desk.otif_floor[contracts.terms],
         contract_break_fee=desk.break_fee[contracts.terms],
         supplier_alive=jnp.stack([jnp.array(True), ~spot_gone, jnp.array(True)]),
-        live=contracts.live(state.week, spot_gone),
+        live=logistics.live_suppliers(state.covered_until, state.week, spot_gone),
         supplier_band=listed(np.zeros(2, np.int32), jnp.asarray(supplier.SCORECARD_BAND)[spot]),
         supplier_otif=listed(desk.listed_otif, params.supplier.scorecard_otif[spot]),
         supplier_lead=listed(desk.listed_lead, params.supplier.scorecard_lead[spot]),
         supplier_onboard=desk.onboard_lead,
         supplier_delta=params.costs.supplier_delta,
-        counts=canal.counts(params.canal, row.state("canal"), row.cape_congestion),
+        counts=canal.counts(params.canal, row.canal, row.cape_congestion),
         canal_band=band,
         pos_units=row.pos_units,
         demand_forecast=row.demand_forecast,
@@ -181,9 +182,7 @@ def reset(tape: Tape, params: WorldParams | None = None) -> State:
     return _reset(_or_default(params))
 
 
-def step(
-    state: State, action: Action, tape: Tape, params: WorldParams | None = None
-) -> tuple[State, WeekResult]:
+def step(state: State, action: Action, tape: Tape, params: WorldParams | None = None) -> tuple[State, WeekResult]:
     """Commits one decision and moves to the next week (docs/rules.md 2.1). Pure; jit and vmap at will.
 
     Args:

@@ -136,7 +136,7 @@ class Episode:
             Refused: the episode is over.
         """
         self._refuse_if_over()
-        revealed = canal.BRIEFINGS[canal.BRIEFING[self._now.state("canal")]]
+        revealed = canal.BRIEFINGS[canal.BRIEFING[self._now.canal]]
         return self._pull("buy_briefing", {}, {"briefing": 1}, revealed)
 
     def buy_audit(self) -> str:
@@ -146,7 +146,7 @@ class Episode:
             Refused: the episode is over.
         """
         self._refuse_if_over()
-        revealed = supplier.BANDS[supplier.TRUE_BAND[self._now.state("supplier")]]
+        revealed = supplier.BANDS[supplier.TRUE_BAND[self._now.supplier]]
         return self._pull("buy_audit", {}, {"audit": 1}, revealed)
 
     def place_order(
@@ -188,7 +188,13 @@ class Episode:
         result, observation = jax.device_get((result, observation))
         if result.refusal:
             raise self._refused(Refusal(int(result.refusal)), supplier)
-        arguments = {"rationale": rationale, "qty": int(qty), "route": route, "supplier": supplier, "contract": contract}
+        arguments = {
+            "rationale": rationale,
+            "qty": int(qty),
+            "route": route,
+            "supplier": supplier,
+            "contract": contract,
+        }
         self.history.append(
             {
                 "week": self.week,

@@ -3,9 +3,10 @@
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
@@ -51,8 +52,12 @@ class Params(struct.PyTreeNode):
                 if kind is np.float64 or not (value.dtype.kind == "f" and np.any(value != np.round(value))):
                     value = value.astype(kind)
                 object.__setattr__(self, field.name, value)
-            elif kind is np.float64 and not jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
+            elif kind is np.float64 and not jnp.issubdtype(value.dtype, jnp.floating):
                 object.__setattr__(self, field.name, value.astype(jax.dtypes.canonicalize_dtype(kind)))
+
+    def arrays(self) -> Self:
+        """The same parameters as JAX arrays in the precision in force; what a pure function computes with."""
+        return jax.tree.map(jnp.asarray, self)
 
 
 def problems(params: Params, path: str) -> Iterator[str]:

@@ -15,7 +15,6 @@ from stocktake_jax.actions import (
     NONE,
     QUALIFIED,
     SPOT,
-    SUEZ,
     SUPPLIERS,
     Action,
     Refusal,
@@ -34,12 +33,13 @@ COSTS = (
 STATUSES = ("at_sea", "queued_at_suez", "diverted_via_cape")
 _AT_SEA, _QUEUED, _DIVERTED = map(np.int32, range(len(STATUSES)))
 _NOBODY = np.int32(-1)
+_IS_SPOT = np.array([name == "spot" for name in SUPPLIERS])
 # A ship reaches the canal, or the stretch of the Cape route that can hold it up, this many weeks after dispatch.
 _CHOKEPOINT = 2
 
 
 class Ships(struct.PyTreeNode):
-    """Ships afloat, int32 ``[horizon + 1]``, indexed by the week in which they were dispatched.
+    """Ships afloat, int32 ``[slots]``, indexed by the week in which they were dispatched.
 
     Attributes:
         qty: units aboard; 0 where no ship sailed or the ship has landed.
@@ -57,7 +57,7 @@ class Ships(struct.PyTreeNode):
 
 
 class Contracts(struct.PyTreeNode):
-    """Contracts on the books, int32 ``[horizon + 1]``; slot 0 is the first one, slot w + 1 was signed in week w.
+    """Contracts on the books, int32 ``[slots]``; slot 0 is the first one, slot w + 1 was signed in week w.
 
     Attributes:
         supplier: index into ``SUPPLIERS``, -1 for an empty slot.
@@ -70,16 +70,9 @@ class Contracts(struct.PyTreeNode):
     end_week: Array
 
     def open(self, week: Array, spot_defunct: Array) -> Array:
-        """Which contracts are open (dead) in a week, bool ``[horizon + 1]``."""
+        """Which contracts are open (dead) in a week, bool ``[slots]``."""
         expired = self.end_week <= week
         return (self.supplier != _NOBODY) & (expired | ((self.supplier == SPOT) & spot_defunct))
-
-    def live(self, week: Array, spot_defunct: Array) -> Array:
-        """Which suppliers have a live contract in a week, bool ``[3]``."""
-        covers = self.end_week > week
-        held = [(covers & (self.supplier == np.int32(s))).any() for s in range(len(SUPPLIERS))]
-        held[SPOT] &= ~spot_defunct
-        return jnp.stack(held)
 
 
 class State(struct.PyTreeNode):
@@ -90,6 +83,9 @@ class State(struct.PyTreeNode):
         stock: int32, units on hand.
         ships: afloat.
         contracts: on the books.
+        queued: bool, whether the ship dispatched two weeks ago waits at Suez.
+        on_order: int32, units afloat, the sum of the ships'.
+        covered_until: int32 ``[3]``, by supplier, the latest end week of its contracts; 0 if it never had one.
         lock_rate: int32, locked freight multiplier in 1/10,000.
         lock_weeks: int32, commits that the lock still covers; 0 without a lock.
         arrived: int32, units that landed from ships last week.
@@ -104,6 +100,9 @@ class State(struct.PyTreeNode):
     stock: Array
     ships: Ships
     contracts: Contracts
+    queued: Array
+    on_order: Array
+    covered_until: Array
     lock_rate: Array
     lock_weeks: Array
     arrived: Array
@@ -138,16 +137,21 @@ class WeekResult(struct.PyTreeNode):
 
 def initial_state(params: WorldParams) -> State:
     """The books in week 0: the initial stock, no ship, an evergreen contract with spot."""
-    slots = params.horizon + 1
-    nothing = jnp.zeros(slots, jnp.int32)
+    params = params.arrays()
+    nothing = jnp.zeros(params.slots, jnp.int32)
     zero, none = jnp.int32(0), jnp.int32(-1)
     return State(
         week=zero,
         stock=params.desk.initial_stock.astype(jnp.int32),
         ships=Ships(qty=nothing, eta=nothing, status=nothing, route=nothing, supplier=nothing),
         contracts=Contracts(
-            supplier=jnp.full(slots, _NOBODY).at[0].set(SPOT), terms=nothing, end_week=nothing.at[0].set(EVERGREEN)
+            supplier=jnp.full(params.slots, _NOBODY).at[0].set(SPOT),
+            terms=nothing,
+            end_week=nothing.at[0].set(EVERGREEN),
         ),
+        queued=jnp.array(False),
+        on_order=zero,
+        covered_until=jnp.zeros(len(SUPPLIERS), jnp.int32).at[SPOT].set(EVERGREEN),
         lock_rate=zero,
         lock_weeks=zero,
         arrived=zero,
@@ -159,9 +163,7 @@ def initial_state(params: WorldParams) -> State:
     )
 
 
-def transition(
-    params: WorldParams, state: State, action: Action, now: Row, row: Row
-) -> tuple[State, WeekResult]:
+def transition(params: WorldParams, state: State, action: Action, now: Row, row: Row) -> tuple[State, WeekResult]:
     """One committed week.
 
     Args:
@@ -175,17 +177,19 @@ def transition(
         The books after the week, and what it brought. Past the horizon the books stay as they are and the
         result is empty but for its refusal.
     """
-    spot_gone = _in(supplier.DEFUNCT, now, "supplier")
-    contracts, action, refusal = resolve_contracts(params, state, action, spot_gone)
+    params = params.arrays()
+    spot_gone = _at(supplier.DEFUNCT, now.supplier)
+    contracts, covered_until, action, refusal = resolve_contracts(params, state, action, spot_gone)
     lock_rate, lock_weeks = lock(state, action, now)
     week = state.week + 1
     air = jnp.clip(action.air, 0, params.desk.most_air)
     ships, shipped, shortfall = dispatch(params, state.ships, action, week, row)
     multiplier = jnp.where(lock_weeks > 0, lock_rate, row.freight_multiplier)
-    ships, diverted = voyage(params, ships, week, row)
+    ships, queued, diverted = voyage(params, ships, state.queued, week, row)
     ships, held, arrived, defective = land(params, ships, action, week, row)
+    on_order = state.on_order + shipped - arrived - defective
     stock, served, unmet = sell(state.stock + air + arrived, row.pos_units)
-    live = contracts.live(week, _in(supplier.DEFUNCT, row, "supplier"))
+    live = live_suppliers(covered_until, week, _at(supplier.DEFUNCT, row.supplier))
     costs = price(
         params,
         action,
@@ -193,9 +197,9 @@ def transition(
         shipped=shipped,
         diverted=diverted,
         stock=stock,
-        afloat=ships.qty.sum(dtype=jnp.int32),
+        afloat=on_order,
         unmet=unmet,
-        shortfall=jnp.where(_in(canal.TENSE, row, "canal"), shortfall, 0),
+        shortfall=jnp.where(_at(canal.TENSE, row.canal), shortfall, 0),
         held=held,
         defective=defective,
         air=air,
@@ -207,13 +211,16 @@ def transition(
         stock=stock,
         ships=ships,
         contracts=contracts,
+        queued=queued,
+        on_order=on_order,
+        covered_until=covered_until,
         lock_rate=lock_rate,
         lock_weeks=jnp.maximum(lock_weeks - 1, 0),
         arrived=arrived,
         served=served,
         fill=jnp.where(ordered_from_spot, row.fill, -1),
-        briefing=jnp.where(action.briefing != 0, _lookup(canal.BRIEFING, now, "canal"), -1),
-        audit=jnp.where(action.audit != 0, _lookup(supplier.TRUE_BAND, now, "supplier"), -1),
+        briefing=jnp.where(action.briefing != 0, _at(canal.BRIEFING, now.canal), -1),
+        audit=jnp.where(action.audit != 0, _at(supplier.TRUE_BAND, now.supplier), -1),
         costs=costs,
     )
     result = WeekResult(
@@ -231,18 +238,26 @@ def transition(
     return following, jax.tree.map(lambda value, none: jnp.where(over, none, value), result, empty)
 
 
+def live_suppliers(covered_until: Array, week: Array, spot_gone: Array) -> Array:
+    """Which suppliers have a live contract in a week, bool ``[3]``."""
+    return (covered_until > week) & ~(spot_gone & jnp.asarray(_IS_SPOT))
+
+
 def resolve_contracts(
     params: WorldParams, state: State, action: Action, spot_gone: Array
-) -> tuple[Contracts, Action, Array]:
+) -> tuple[Contracts, Array, Action, Array]:
     """Stages 1 and 2: the contract action, then the check of the whole action against what it leaves.
 
     A refused action loses its order and its contract action; levers that are themselves legal still stand.
+
+    Returns:
+        Contracts, the week until which each supplier is covered, the action as it runs, and the refusal.
     """
     before = state.contracts
     of_supplier = before.supplier == action.contract_supplier
     drop = (action.contract_action != NONE) & of_supplier & before.open(state.week, spot_gone)
     sign = (action.contract_action != NONE) & (action.contract_action != LAPSE)
-    signed = sign & (jnp.arange(params.horizon + 1, dtype=jnp.int32) == state.week + 1)
+    signed = sign & (jnp.arange(params.slots, dtype=jnp.int32) == state.week + 1)
     weeks = params.desk.term_weeks[jnp.clip(action.contract_terms, 0, len(params.desk.term_weeks) - 1)]
     end_week = jnp.where(action.contract_supplier == QUALIFIED, EVERGREEN, state.week + weeks.astype(jnp.int32))
     after = Contracts(
@@ -250,10 +265,16 @@ def resolve_contracts(
         terms=jnp.where(signed, action.contract_terms, before.terms),
         end_week=jnp.where(signed, end_week, before.end_week),
     )
-    refusal = check(params, state.week, action, after.live(state.week, spot_gone))
+    # What is dropped is open and covers nothing, so only a signing moves the week until which one is covered.
+    extends = sign & (jnp.arange(len(SUPPLIERS), dtype=jnp.int32) == action.contract_supplier)
+    covered_until = jnp.where(extends, jnp.maximum(state.covered_until, end_week), state.covered_until)
+
+    refusal = check(params, state.week, action, live_suppliers(covered_until, state.week, spot_gone))
     accepted = refusal == np.int32(Refusal.ACCEPTED)
-    contracts = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), after, before)
-    return contracts, action.replace(qty=jnp.where(accepted, action.qty, 0)), refusal
+    contracts, covered_until = jax.tree.map(
+        lambda new, old: jnp.where(accepted, new, old), (after, covered_until), (before, state.covered_until)
+    )
+    return contracts, covered_until, action.replace(qty=jnp.where(accepted, action.qty, 0)), refusal
 
 
 def lock(state: State, action: Action, now: Row) -> tuple[Array, Array]:
@@ -265,52 +286,66 @@ def lock(state: State, action: Action, now: Row) -> tuple[Array, Array]:
     )
 
 
-def dispatch(
-    params: WorldParams, ships: Ships, action: Action, week: Array, row: Row
-) -> tuple[Ships, Array, Array]:
+def dispatch(params: WorldParams, ships: Ships, action: Action, week: Array, row: Row) -> tuple[Ships, Array, Array]:
     """Stage 5: today's ship, the units it carries, and the units that spot falls short by."""
     fill = fraction(row.fill, supplier.FILL_STEPS, params.costs.holding.dtype)
     qty = jnp.where(action.supplier == SPOT, rounded_product(action.qty, fill), action.qty)
-    sails = (jnp.arange(params.horizon + 1, dtype=jnp.int32) == week) & (qty > 0)
+    sails = (jnp.arange(params.slots, dtype=jnp.int32) == week) & (qty > 0)
     eta = week + params.voyage.lead[jnp.clip(action.route, 0, len(params.voyage.lead) - 1)]
     today = Ships(qty=qty, eta=eta, status=_AT_SEA, route=action.route, supplier=action.supplier)
     return jax.tree.map(lambda new, old: jnp.where(sails, new, old), today, ships), qty, action.qty - qty
 
 
-def voyage(params: WorldParams, ships: Ships, week: Array, row: Row) -> tuple[Ships, Array]:
-    """Stage 6: ships at the canal or off the Cape move; also the units diverted today."""
-    age = week - jnp.arange(params.horizon + 1, dtype=jnp.int32)
-    here = (age == _CHOKEPOINT) & (ships.qty > 0)
-    by_suez, by_cape = here & (ships.route == SUEZ), here & (ships.route == CAPE)
-    waited = ships.status == _QUEUED
+def voyage(params: WorldParams, ships: Ships, queued: Array, week: Array, row: Row) -> tuple[Ships, Array, Array]:
+    """Stage 6: the ship at the chokepoint and the one that queued there a week ago move.
 
-    blocked, recovering = _in(canal.BLOCKED, row, "canal"), _in(canal.RECOVERY, row, "canal")
-    slow_cape = _in(canal.LONG, row, "canal") | (row.cape_congestion != 0)
-    queues, diverts, released = by_suez & blocked, waited & blocked, waited & ~blocked
+    Only these two can move: a ship waits at Suez for one week, and then it is released or diverted.
 
+    Returns:
+        Ships, whether the ship at the chokepoint queues now, and the units diverted today.
+    """
     numbers = params.voyage
-    delay = jnp.where(by_suez & ~blocked & recovering, numbers.recovery_delay, 0)
-    delay += jnp.where(by_cape & slow_cape, numbers.cape_delay, 0)
-    eta = jnp.where(released, week + numbers.release, jnp.where(diverts, week + numbers.diversion, ships.eta + delay))
-    status = jnp.where(queues, _QUEUED, jnp.where(diverts, _DIVERTED, jnp.where(released, _AT_SEA, ships.status)))
-    return ships.replace(eta=eta, status=status), jnp.where(diverts, ships.qty, 0).sum(dtype=jnp.int32)
+    slots = jnp.arange(params.slots, dtype=jnp.int32)
+    here, before = jnp.maximum(week - _CHOKEPOINT, 0), jnp.maximum(week - _CHOKEPOINT - 1, 0)
+    blocked = _at(canal.BLOCKED, row.canal)
+    slow_cape = _at(canal.LONG, row.canal) | (row.cape_congestion != 0)
+    by_cape, exists = ships.route[here] == CAPE, ships.qty[here] > 0
+
+    queues = exists & ~by_cape & blocked
+    suez_delay = jnp.where(_at(canal.RECOVERY, row.canal), numbers.recovery_delay, 0)
+    delay = jnp.where(by_cape, jnp.where(slow_cape, numbers.cape_delay, 0), suez_delay)
+    moved = week + jnp.where(blocked, numbers.diversion, numbers.release)
+    diverted = queued & blocked
+
+    at_point, waited = slots == here, queued & (slots == before)
+    return (
+        ships.replace(
+            eta=jnp.where(waited, moved, jnp.where(at_point, ships.eta + delay, ships.eta)),
+            status=jnp.where(
+                waited,
+                jnp.where(blocked, _DIVERTED, _AT_SEA),
+                jnp.where(at_point & queues, _QUEUED, ships.status),
+            ),
+        ),
+        queues,
+        jnp.where(diverted, ships.qty[before], 0),
+    )
 
 
-def land(
-    params: WorldParams, ships: Ships, action: Action, week: Array, row: Row
-) -> tuple[Ships, Array, Array, Array]:
+def land(params: WorldParams, ships: Ships, action: Action, week: Array, row: Row) -> tuple[Ships, Array, Array, Array]:
     """Stage 7: arrivals; also the units held at a blocked port, landed sound, and lost as defective."""
     due = (ships.eta == week) & (ships.qty > 0)
-    blocked = _in(port.BLOCKED, row, "port")
-    held = jnp.where(due & blocked, ships.qty, 0).sum(dtype=jnp.int32)
-    lands = due & ~blocked
+    blocked = _at(port.BLOCKED, row.port)
     share = fraction(row.defect_fraction, quality.STEPS, params.costs.holding.dtype)
     share = jnp.where(action.inspect != 0, share * params.desk.inspection_factor, share)
-    lost = rounded_product(ships.qty, share)
-    defective = jnp.where(lands, lost, 0).sum(dtype=jnp.int32)
-    arrived = jnp.where(lands, ships.qty - lost, 0).sum(dtype=jnp.int32)
-    ships = ships.replace(qty=jnp.where(lands, 0, ships.qty), eta=jnp.where(due & blocked, ships.eta + 1, ships.eta))
-    return ships, held, arrived, defective
+    due_units = jnp.where(due, ships.qty, 0).sum(dtype=jnp.int32)
+    lost_units = jnp.where(due, rounded_product(ships.qty, share), 0).sum(dtype=jnp.int32)
+    held, landing = jnp.where(blocked, due_units, 0), jnp.where(blocked, 0, due_units)
+    defective = jnp.where(blocked, 0, lost_units)
+    ships = ships.replace(
+        qty=jnp.where(due & ~blocked, 0, ships.qty), eta=jnp.where(due & blocked, ships.eta + 1, ships.eta)
+    )
+    return ships, held, landing - defective, defective
 
 
 def sell(stock: Array, demand: Array) -> tuple[Array, Array, Array]:
@@ -365,9 +400,6 @@ def _plain_sum(costs: Array) -> Array:
     return total
 
 
-def _lookup(table: np.ndarray, row: Row, factor: str) -> Array:
-    return jnp.asarray(table)[row.state(factor)]
-
-
-def _in(mask: np.ndarray, row: Row, factor: str) -> Array:
-    return _lookup(mask, row, factor)
+def _at(table: np.ndarray, state: Array) -> Array:
+    """What a table over a factor's states says of one of them."""
+    return jnp.asarray(table)[state]

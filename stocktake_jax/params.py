@@ -98,6 +98,11 @@ class WorldParams(Params):
     desk: DeskParams = struct.field(default_factory=DeskParams)
     horizon: int = struct.field(default=26, pytree_node=False)
 
+    @property
+    def slots(self) -> int:
+        """Length of the books' arrays: weeks 0..horizon, rounded up to eight, the lanes of a vector register."""
+        return -(-(self.horizon + 1) // 8) * 8
+
     def validate(self) -> Self:
         """The same parameters, checked on the host.
 

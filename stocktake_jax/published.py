@@ -10,7 +10,7 @@ import numpy as np
 
 from stocktake_jax.factors import MODULES
 from stocktake_jax.params import default_params, whole
-from stocktake_jax.tape import MOST_SEED, Row, Tape, start_row
+from stocktake_jax.tape import COLUMNS, MOST_SEED, Row, Tape, start_row
 
 # Within a week the published stream serves the factors in this order.
 _ORDER = ("canal", "supplier", "demand", "freight", "port", "quality")
@@ -70,16 +70,14 @@ def _replay(source: random.Random, seed: int) -> Tape:
     """The tape that a fresh stream yields; the stream is left at the first number after week 26."""
     params = default_params()
     start = start_row()
-    columns: dict[str, list] = {name: [getattr(start, name)] for name in Row.__dataclass_fields__}
-    states = {name: module.START for name, module in MODULES.items()}
-    readings = {name: list(module.BASELINE) for name, module in MODULES.items()}
+    columns: dict[str, list[int]] = {name: [getattr(start, name)] for name in COLUMNS}
+    records = {name: [getattr(start, name), *start.readings(name)] for name in MODULES}
     for _ in range(params.horizon):
         for name in _ORDER:
-            before = [states[name], *readings[name]]
-            states[name], readings[name] = MODULES[name].replay(getattr(params, name), source, states[name], before)
-        columns["states"].append(np.array(list(states.values()), np.int32))
+            state, readings = MODULES[name].replay(getattr(params, name), source, records[name][0], records[name])
+            records[name] = [state, *readings]
         for name, module in MODULES.items():
-            for reading, value in zip(module.READINGS, readings[name], strict=True):
-                columns[reading].append(value)
+            for column, value in zip((name, *module.READINGS), records[name], strict=True):
+                columns[column].append(value)
     rows = Row(**{name: np.array(column, np.int32) for name, column in columns.items()})
     return Tape(rows=rows, id=np.uint32(seed), minted=np.bool_(False))

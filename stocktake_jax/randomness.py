@@ -60,6 +60,22 @@ def words(seed: Array, channel: int, week: Array, count: int) -> list[Array]:
     return drawn[:count]
 
 
+def bits(key: Array, count: int) -> list[Array]:
+    """``count`` uint32 words, each scalar, from a typed random key; fused like ``words``, so for inner loops."""
+    key0, key1 = jax.random.key_data(key)
+    drawn: list[Array] = []
+    for block in range((count + 1) // 2):
+        drawn += threefry(key0, key1, np.uint32(0), np.uint32(block))
+    return drawn[:count]
+
+
+def fold_in(key: Array, data: Array) -> Array:
+    """``jax.random.fold_in(key, data)``, number for number, fused like ``words``; for threefry keys."""
+    key0, key1 = jax.random.key_data(key)
+    folded = threefry(key0, key1, np.uint32(0), jnp.asarray(data).astype(jnp.uint32))
+    return jax.random.wrap_key_data(jnp.stack(folded), impl="threefry2x32")
+
+
 def uniform(word: Array) -> Array:
     """A float32 in [0, 1) from a word: its upper 24 bits, exactly."""
     return (word >> np.uint32(8)).astype(jnp.float32) * np.float32(2.0**-24)

@@ -111,20 +111,21 @@ def _contracts(seen: Observation) -> list[dict]:
 
 
 def _suppliers(seen: Observation) -> list[dict]:
-    rows = []
+    rows: list[dict] = []
     for i, name in enumerate(SUPPLIERS):
+        delta = round(float(seen.supplier_delta[i]), 4)
         row = {
             "id": name,
             "otif": _shown(seen.supplier_otif[i]),
             "lead_days": _shown(seen.supplier_lead[i]),
             "band": supplier.BANDS[seen.supplier_band[i]],
             "onboard_lead": int(seen.supplier_onboard[i]),
-            "unit_delta": round(float(seen.supplier_delta[i]), 4),
+            "unit_delta": delta,
         }
         if name == "qualified":
-            row["unit_premium"] = row["unit_delta"]
+            row["unit_premium"] = delta
         if name == "spot":
-            row["unit_discount"] = -row["unit_delta"]
+            row["unit_discount"] = -delta
             row["realized_lead_slip"] = int(seen.lead_slip) / supplier.SLIP_STEPS
         rows.append(row)
     return rows

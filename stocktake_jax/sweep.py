@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from stocktake_jax.env import observe_row
 from stocktake_jax.logistics import initial_state, transition
 from stocktake_jax.params import WorldParams, default_params
 from stocktake_jax.policies import Policy
-from stocktake_jax.randomness import Array
+from stocktake_jax.randomness import Array, fold_in
 from stocktake_jax.tape import Row, Tape
 
 CHUNK = 1024
@@ -44,13 +45,15 @@ class EpisodeResult(struct.PyTreeNode):
 
 def play(policy: Policy, tape: Tape, key: Array, params: WorldParams) -> EpisodeResult:
     """One episode of a policy on one tape, no leading axes. Pure; ``evaluate`` maps it over tapes."""
-    key = jax.random.fold_in(jax.random.fold_in(key, np.uint32(_POLICY_STREAM)), tape.id)
+    params = params.arrays()
+    key = fold_in(jax.random.fold_in(key, np.uint32(_POLICY_STREAM)), tape.id)
 
-    def week(loop: tuple, row: Row) -> tuple[tuple, tuple]:
+    def week(loop: tuple, exogenous: tuple[Row, Array]) -> tuple[tuple, tuple]:
         state, memory, total, now = loop
+        row, number = exogenous
         observation = observe_row(params, state, now)
-        action, memory = policy.act(params, memory, observation, jax.random.fold_in(key, state.week))
-        action = to_int32(action)
+        action, memory = policy.act(params, memory, observation, fold_in(key, state.week))
+        action = _computed_once(to_int32(action), number >= 0)
         state, result = transition(params, state, action, now, row)
         total = total + result.cost
         return (state, memory, total, row), (result.costs, result.unmet, action, result.refusal)
@@ -59,8 +62,22 @@ def play(policy: Policy, tape: Tape, key: Array, params: WorldParams) -> Episode
     first = jax.tree.map(lambda column: column[0], tape.rows)
     rest = jax.tree.map(lambda column: column[1:], tape.rows)
     loop = (state, policy.init(params), jnp.zeros((), params.costs.holding.dtype), first)
-    (_, _, total, _), (costs, unmet, actions, refusals) = jax.lax.scan(week, loop, rest)
+    numbers = jnp.arange(params.horizon, dtype=jnp.int32)
+    (_, _, total, _), (costs, unmet, actions, refusals) = jax.lax.scan(week, loop, (rest, numbers))
     return EpisodeResult(total_cost=total, costs=costs, unmet=unmet, actions=actions, refusals=refusals)
+
+
+def _computed_once(tree: Any, true: Array) -> Any:
+    """``tree``, kept by a CPU's compiler instead of computed anew in every loop that reads it.
+
+    XLA copies cheap expressions into each of their consumers; a policy's arithmetic would run ten times over. The
+    branches of a conditional are a border that it does not fuse across, nor can it know that ``true`` always is.
+    """
+
+    def conditional(tree: Any) -> Any:
+        return jax.lax.cond(true, lambda x: x, lambda x: jax.tree.map(jnp.zeros_like, x), tree)
+
+    return jax.lax.platform_dependent(tree, cpu=conditional, default=lambda x: x)
 
 
 @functools.partial(jax.jit, static_argnames=("policy", "chunk"))

@@ -2,8 +2,8 @@
 
 import functools
 import hashlib
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ class Row(struct.PyTreeNode):
     """One week of the hidden world: whole numbers only, int32 scalars unless a shape is given.
 
     Attributes:
-        states: ``[6]``, the state of each factor in the order of ``FACTORS``, by its chain's canonical order.
+        canal, demand, freight, port, quality, supplier: the factor's state, by its chain's canonical order.
         cape_congestion: 1 in a week of local congestion at the Cape.
         pos_units: realized demand, units.
         demand_forecast: units.
@@ -41,7 +41,12 @@ class Row(struct.PyTreeNode):
         fill: share of a spot order that is shipped, in 1/100.
     """
 
-    states: Array
+    canal: Array
+    demand: Array
+    freight: Array
+    port: Array
+    quality: Array
+    supplier: Array
     cape_congestion: Array
     pos_units: Array
     demand_forecast: Array
@@ -54,9 +59,10 @@ class Row(struct.PyTreeNode):
     lead_slip: Array
     fill: Array
 
-    def state(self, factor: str) -> Array:
-        """The state of one factor."""
-        return self.states[..., FACTORS.index(factor)]
+    @property
+    def states(self) -> Array:
+        """The states of all factors, ``[..., 6]`` in the order of ``FACTORS``."""
+        return jnp.stack([getattr(self, name) for name in FACTORS], axis=-1)
 
     def readings(self, factor: str) -> list[Array]:
         """One factor's readings, in its module's order."""
@@ -91,14 +97,21 @@ def start_row() -> Row:
         for module in MODULES.values()
         for name, value in zip(module.READINGS, module.BASELINE, strict=True)
     }
-    return Row(states=np.array([module.START for module in MODULES.values()], np.int32), **readings)
+    return Row(**_start_states(), **readings)
 
 
-def next_states(params: WorldParams, states: Array, seed: Array, week: Array) -> Array:
-    """States ``[6]`` of a minted tape in ``week`` (uint32 scalar), from the states of the week before."""
+def _start_states() -> dict[str, Array]:
+    return {name: np.int32(module.START) for name, module in MODULES.items()}
+
+
+def next_states(params: WorldParams, states: dict[str, Array], seed: Array, week: Array) -> dict[str, Array]:
+    """States of a minted tape in ``week`` (uint32 scalar), by factor, from the states of the week before."""
+    params = params.arrays()
     drawn = words(seed, _STATES, week, len(FACTORS))
-    chains = [getattr(params, name).chain for name in FACTORS]
-    return jnp.stack([chain.step(states[i], uniform(drawn[i])) for i, chain in enumerate(chains)])
+    return {
+        name: getattr(params, name).chain.step(states[name], uniform(word))
+        for name, word in zip(FACTORS, drawn, strict=True)
+    }
 
 
 def next_row(params: WorldParams, row: Row, seed: Array, week: Array) -> Row:
@@ -106,38 +119,39 @@ def next_row(params: WorldParams, row: Row, seed: Array, week: Array) -> Row:
 
     It reads nothing else, so training can draw an episode week by week instead of carrying a tape.
     """
-    states = next_states(params, row.states, seed, week)
-    readings = {}
-    for i, (name, module) in enumerate(MODULES.items()):
+    params = params.arrays()
+    before = {name: getattr(row, name) for name in FACTORS}
+    states = next_states(params, before, seed, week)
+    readings: dict[str, Array] = {}
+    for name, module in MODULES.items():
         drawn = words(seed, _READINGS[name], week, module.WORDS)
-        values = module.read(getattr(params, name), states[i], [row.states[i], *row.readings(name)], drawn)
+        values = module.read(getattr(params, name), states[name], [before[name], *row.readings(name)], drawn)
         readings |= dict(zip(module.READINGS, values, strict=True))
-    return Row(states=states, **readings)
+    return Row(**states, **readings)
+
+
+def _scan_weeks(following: Callable[[Any, Array], Any], start: Any, horizon: int) -> Any:
+    """Weeks 0..horizon stacked, from week 0 and what follows a week (a pytree, and the number of the next)."""
+
+    def step(record: Any, week: Array) -> tuple[Any, Any]:
+        record = following(record, week)
+        return record, record
+
+    start = jax.tree.map(jnp.asarray, start)
+    _, rest = jax.lax.scan(step, start, jnp.arange(1, horizon + 1, dtype=jnp.uint32))
+    return jax.tree.map(lambda first, others: jnp.concatenate([first[None], others]), start, rest)
 
 
 @jax.jit
 def _mint(seed: Array, params: WorldParams) -> Tape:
-    start = jax.tree.map(jnp.asarray, start_row())
-
-    def week(row: Row, week: Array) -> tuple[Row, Row]:
-        row = next_row(params, row, seed, week)
-        return row, row
-
-    _, rows = jax.lax.scan(week, start, jnp.arange(1, params.horizon + 1, dtype=jnp.uint32))
-    rows = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), start, rows)
+    rows = _scan_weeks(lambda row, week: next_row(params, row, seed, week), start_row(), params.horizon)
     return Tape(rows=rows, id=seed, minted=jnp.array(True))
 
 
 @jax.jit
 def _mint_states(seed: Array, params: WorldParams) -> Array:
-    start = jnp.asarray(start_row().states)
-
-    def week(states: Array, week: Array) -> tuple[Array, Array]:
-        states = next_states(params, states, seed, week)
-        return states, states
-
-    _, rest = jax.lax.scan(week, start, jnp.arange(1, params.horizon + 1, dtype=jnp.uint32))
-    return jnp.concatenate([start[None], rest])
+    states = _scan_weeks(lambda states, week: next_states(params, states, seed, week), _start_states(), params.horizon)
+    return jnp.stack(list(states.values()), axis=-1)
 
 
 def mint(seed: Array, params: WorldParams | None = None) -> Tape:

@@ -102,4 +102,13 @@ def test_recorded_episodes_replay(load_golden):
 
 def test_breakdown_leaves_out_fees_that_were_not_paid():
     lines = breakdown([0.0] * len(st.COSTS))
-    assert list(lines) == ["shipping", "surcharge", "holding", "in_transit", "stockout", "couple", "demurrage", "rework"]
+    assert list(lines) == [
+        "shipping",
+        "surcharge",
+        "holding",
+        "in_transit",
+        "stockout",
+        "couple",
+        "demurrage",
+        "rework",
+    ]

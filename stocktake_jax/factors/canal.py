@@ -101,4 +101,4 @@ def _replay_watch(row: list[float], source: Random) -> int:
 def counts(params: CanalParams, state: Array, cape_congestion: Array) -> Array:
     """Transits shown at Suez, Bab-el-Mandeb and the Cape (int32 ``[3]``)."""
     extra = cape_congestion * params.cape_congestion_ships
-    return jnp.asarray(params.counts)[BAND][state] + jnp.stack([jnp.zeros_like(extra), jnp.zeros_like(extra), extra])
+    return params.counts[BAND][state] + jnp.stack([jnp.zeros_like(extra), jnp.zeros_like(extra), extra])

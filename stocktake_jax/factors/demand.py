@@ -50,7 +50,7 @@ class DemandParams(Params):
 
 def read(params: DemandParams, state: Array, previous: list[Array], words: list[Array]) -> list[Array]:
     """Readings of a state just entered: realized demand and forecast, whole units."""
-    mean = jnp.asarray(params.mean)[BAND][state]
+    mean = params.mean[BAND][state]
     spreads = (params.sd, params.forecast_sd)
     return [jnp.maximum(0, rounded_normal(word, mean, sd)) for word, sd in zip(words, spreads, strict=True)]
 

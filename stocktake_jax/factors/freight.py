@@ -54,7 +54,7 @@ class FreightParams(Params):
 
 def read(params: FreightParams, state: Array, previous: list[Array], words: list[Array]) -> list[Array]:
     """Readings of a state just entered: multiplier and outlook, in 1/10,000."""
-    mean = jnp.asarray(params.mean)[BAND][state]
+    mean = params.mean[BAND][state]
     least = jnp.round(params.least.astype(jnp.float32) * np.float32(STEPS)).astype(jnp.int32)
     spreads = (params.sd, params.outlook_sd)
     return [jnp.maximum(least, rounded_normal(w, mean, sd, STEPS)) for w, sd in zip(words, spreads, strict=True)]

@@ -51,7 +51,7 @@ class PortParams(Params):
 
 def read(params: PortParams, state: Array, previous: list[Array], words: list[Array]) -> list[Array]:
     """Readings of a state just entered: berth wait and its outlook, whole days."""
-    mean = jnp.asarray(params.mean)[BAND][state]
+    mean = params.mean[BAND][state]
     spreads = (params.sd, params.outlook_sd)
     return [jnp.maximum(0, rounded_normal(word, mean, sd)) for word, sd in zip(words, spreads, strict=True)]
 

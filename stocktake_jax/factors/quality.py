@@ -61,9 +61,9 @@ def read(params: QualityParams, state: Array, previous: list[Array], words: list
     band = jnp.asarray(BAND)[state]
     # Gamma(2, 1/2) is half the sum of two standard exponentials.
     gamma = standard_exponential(words[0]) + standard_exponential(words[1])
-    rate = jnp.asarray(params.defect_rate)[band].astype(jnp.float32)
+    rate = params.defect_rate[band].astype(jnp.float32)
     defects = jnp.round(gamma.astype(jnp.float32) * (rate * np.float32(STEPS / 2.0 ** (FIXED_POINT_BITS + 1))))
-    accept, marginal, reject = (jnp.asarray(params.aql)[:, k].astype(jnp.float32) for k in range(3))
+    accept, marginal, reject = (params.aql[:, k].astype(jnp.float32) for k in range(3))
     cumulative = jnp.stack([accept, accept + marginal, accept + marginal + reject], axis=-1)
     return [defects.astype(jnp.int32), inverse_cdf(cumulative[band], uniform(words[2]))]
 
@@ -73,9 +73,6 @@ def replay(params: QualityParams, source: Random, state: int, previous: list[int
     state = params.chain.replay(source, state)
     band = BAND[state]
     defects = round(float(params.defect_rate[band]) * source.gammavariate(2.0, 0.5), 5)
-    u, total = source.random(), 0.0
-    for result, share in enumerate(params.aql[band].tolist()):
-        total += share
-        if u < total:
-            break
+    aql = np.cumsum(params.aql[band])
+    result = int(np.searchsorted(aql[:-1], source.random(), side="right"))
     return state, [round(defects * STEPS), result]

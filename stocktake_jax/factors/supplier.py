@@ -68,8 +68,8 @@ def read(params: SupplierParams, state: Array, previous: list[Array], words: lis
     readings before.
     """
     regime = jnp.asarray(REGIME)[state]
-    slip = rounded_normal(words[0], jnp.asarray(params.mean_slip)[regime], params.slip_sd, SLIP_STEPS)
-    fill = rounded_normal(words[1], jnp.asarray(params.mean_fill)[regime], params.fill_sd, FILL_STEPS)
+    slip = rounded_normal(words[0], params.mean_slip[regime], params.slip_sd, SLIP_STEPS)
+    fill = rounded_normal(words[1], params.mean_fill[regime], params.fill_sd, FILL_STEPS)
     before, last_slip, last_fill = previous
     dead = jnp.asarray(DEFUNCT)[before]
     return [
