@@ -81,7 +81,7 @@ def _one_of(names: tuple[str, ...]) -> str:
 SENTENCES = {
     Refusal.ACCEPTED: "Accepted.",
     Refusal.OVER: "The episode is over after week {horizon}; no call is taken any more.",
-    Refusal.LOCK_WEEKS: "weeks is {value}; a freight lock needs a whole number of weeks, at least 1.",
+    Refusal.LOCK_WEEKS: "weeks is {value}; a freight lock needs a whole number of weeks, from 1 to {most_int}.",
     Refusal.AIR: "qty is {value}; air freight needs a whole number of units, at least 1 (above {most_air} it is cut).",
     Refusal.CONTRACT_ACTION: f"contract action is {{value}}; it must be {_one_of(CONTRACT_ACTIONS)}.",
     Refusal.CONTRACT_SUPPLIER: f"contract supplier is {{value}}; it must be {_one_of(SUPPLIERS)}.",

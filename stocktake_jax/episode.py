@@ -255,6 +255,7 @@ class Episode:
                 horizon=self._params.horizon,
                 most_order=int(self._params.desk.most_order),
                 most_air=int(self._params.desk.most_air),
+                most_int=_MOST_INT32,
                 live=" or ".join(live) if live else "nobody",
             ),
         )

@@ -1,13 +1,16 @@
-"""Policies over many tapes, in chunks."""
+"""Policies over many tapes, in chunks and over devices."""
 
 import contextlib
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 
 from stocktake_jax.actions import Action, to_int32
 from stocktake_jax.env import observe_row
@@ -43,16 +46,26 @@ class EpisodeResult(struct.PyTreeNode):
     refusals: Array
 
 
+def tape_key(key: Array, tape_id: Array) -> Array:
+    """A policy's own key for one tape; ``week_key`` makes it the key of one week."""
+    return fold_in(jax.random.fold_in(key, np.uint32(_POLICY_STREAM)), tape_id)
+
+
+def week_key(key: Array, week: Array) -> Array:
+    """The key that a policy is given in one week of the tape that ``key`` is for."""
+    return fold_in(key, week)
+
+
 def play(policy: Policy, tape: Tape, key: Array, params: WorldParams) -> EpisodeResult:
     """One episode of a policy on one tape, no leading axes. Pure; ``evaluate`` maps it over tapes."""
     params = params.arrays()
-    key = fold_in(jax.random.fold_in(key, np.uint32(_POLICY_STREAM)), tape.id)
+    key = tape_key(key, tape.id)
 
     def week(loop: tuple, exogenous: tuple[Row, Array]) -> tuple[tuple, tuple]:
         state, memory, total, now = loop
         row, number = exogenous
         observation = observe_row(params, state, now)
-        action, memory = policy.act(params, memory, observation, fold_in(key, state.week))
+        action, memory = policy.act(params, memory, observation, week_key(key, state.week))
         action = _computed_once(to_int32(action), number >= 0)
         state, result = transition(params, state, action, now, row)
         total = total + result.cost
@@ -80,9 +93,36 @@ def _computed_once(tree: Any, true: Array) -> Any:
     return jax.lax.platform_dependent(tree, cpu=conditional, default=lambda x: x)
 
 
+def batched(function: Callable[[Any], Any], xs: Any, chunk: int = CHUNK) -> Any:
+    """``function`` over the leading axis of ``xs``: chunk by chunk, side by side within one, over all local devices.
+
+    Args:
+        function: batch-free, from a pytree without the axis to a pytree.
+        xs: a pytree of arrays with a leading axis.
+        chunk: entries that a device holds at work at a time.
+    """
+    count = len(jax.tree.leaves(xs)[0])
+    devices = jax.local_devices()
+    if count < 2 * len(devices):
+        devices = devices[:1]
+    share = -(-count // len(devices))
+
+    def work(xs: Any) -> Any:
+        return jax.lax.map(function, xs, batch_size=min(chunk, share))
+
+    if len(devices) == 1:
+        return work(xs)
+    # Every device gets the same number of entries; the last entries are worked on twice and dropped.
+    spare = share * len(devices) - count
+    xs = jax.tree.map(lambda x: jnp.concatenate([x, x[count - spare :]]) if spare else x, xs)
+    mesh = jax.make_mesh((len(devices),), ("entries",), axis_types=(AxisType.Auto,), devices=devices)
+    split = jax.shard_map(work, mesh=mesh, in_specs=P("entries"), out_specs=P("entries"), check_vma=False)
+    return jax.tree.map(lambda y: y[:count], split(xs))
+
+
 @functools.partial(jax.jit, static_argnames=("policy", "chunk"))
-def _evaluate(policy: Policy, tapes: Tape, key: Array, params: WorldParams, chunk: int | None) -> EpisodeResult:
-    return jax.lax.map(lambda tape: play(policy, tape, key, params), tapes, batch_size=chunk)
+def _evaluate(policy: Policy, tapes: Tape, key: Array, params: WorldParams, chunk: int) -> EpisodeResult:
+    return batched(lambda tape: play(policy, tape, key, params), tapes, chunk)
 
 
 def evaluate(
@@ -97,14 +137,14 @@ def evaluate(
     """Plays a policy on every tape.
 
     Each tape's randomness is a function of ``key`` and the tape's id, so a result does not depend on the
-    tape's place in the batch, nor on the chunk.
+    tape's place in the batch, nor on the chunk, nor on the number of devices.
 
     Args:
         policy: frozen and hashable.
         tapes: stacked, with one leading axis.
         key: a typed random key, as from ``jax.random.key``.
         params: the world's numbers; the paper's if None.
-        chunk: episodes stepped side by side.
+        chunk: episodes that a device steps side by side.
         float64: whether to account in double precision, as published figures are; otherwise in the precision
             in force, float32 unless ``jax.enable_x64`` says otherwise.
 
@@ -118,4 +158,4 @@ def evaluate(
             f"The tapes' columns have shape {list(shape)}; stack one or more tapes of {params.horizon + 1} weeks."
         )
     with jax.enable_x64(True) if float64 else contextlib.nullcontext():
-        return _evaluate(policy, tapes, key, params, min(chunk, shape[0]))
+        return _evaluate(policy, tapes, key, params, chunk)

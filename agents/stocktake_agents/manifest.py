@@ -1,0 +1,108 @@
+"""What a results folder says of itself: the settings that every run into it must share, and who ran when, with what."""
+
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import stocktake_jax as st
+from stocktake_agents.conversation import digest, system_prompt
+from stocktake_agents.errors import UsageError
+from stocktake_agents.log import SCHEMA, check_same
+from stocktake_agents.play import Limits
+from stocktake_agents.provider import Agent
+from stocktake_agents.tools import TOOLS
+
+FILE_NAME = "manifest.json"
+
+
+def settings_of(agent: Agent, limits: Limits) -> dict[str, Any]:
+    """All that a log depends on except its tape, the coarsest differences first; ``agent`` is a hash of the rest."""
+    settings = {
+        "model": agent.model,
+        "settings": dict(agent.settings),
+        "prompt": digest(system_prompt()),
+        "tools": digest(TOOLS),
+        "limits": asdict(limits),
+    }
+    versions = {"schema": SCHEMA, "package": st.__version__, "world": st.world_hash()}
+    return {**versions, **settings, "agent": digest(settings)}
+
+
+def utc_now() -> str:
+    """The time, to the second, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Manifest:
+    """``manifest.json`` of a results folder."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        """Reads the manifest and checks it; nothing is written yet.
+
+        Args:
+            folder: the results folder.
+            settings: what all runs into this folder have to share.
+
+        Raises:
+            UsageError: the folder was made with other settings or by another version, or its manifest is unreadable.
+        """
+        self._path = folder / FILE_NAME
+        self._data: dict[str, Any] = {"settings": dict(settings), "invocations": []}
+        if not self._path.exists():
+            return
+        try:
+            self._data = json.loads(self._path.read_text(encoding="utf-8"))
+            written = self._data["settings"]
+            self._data["invocations"] = list(self._data["invocations"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{self._path} is no manifest of a run: choose another folder (--out).") from error
+        check_same(self._path, written, settings)
+
+    def begin(self) -> None:
+        """Notes that a run starts, and on what."""
+        environment = {
+            "python": platform.python_version(),
+            "jax": metadata.version("jax"),
+            "platform": platform.platform(),
+            "git_commit": _git_commit(),
+        }
+        self._data["invocations"].append({"started_utc": utc_now(), **environment})
+        self._write()
+
+    def finish(self, statuses: Mapping[str, int], turns: int) -> None:
+        """Notes how the run ended.
+
+        Args:
+            statuses: how many episodes stand how.
+            turns: answers asked for in this run.
+        """
+        self._data["invocations"][-1] |= {"ended_utc": utc_now(), "statuses": dict(statuses), "turns": turns}
+        self._write()
+
+    def _write(self) -> None:
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(self._data, indent=2) + "\n", encoding="utf-8", newline="\n")
+        temporary.replace(self._path)
+
+
+def _git_commit() -> str | None:
+    """The commit of the checkout this package runs from, marked when it was changed; None outside of one."""
+    here = Path(__file__)
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", here.parent, *arguments], capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # An installed package may lie inside some other project's checkout: only a tracked file speaks for its commit.
+    if git("ls-files", "--error-unmatch", here.name) is None:
+        return None
+    return git("describe", "--always", "--abbrev=40", "--dirty")

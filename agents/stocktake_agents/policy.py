@@ -1,0 +1,96 @@
+"""Seats a JAX policy: anything with ``init`` and ``act`` plays through the same tools as a model."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import stocktake_jax as st
+from stocktake_agents.conversation import Message, latest_report
+from stocktake_agents.provider import Agent, Call, Turn, as_turn
+from stocktake_agents.tools import execute
+from stocktake_jax.sweep import tape_key, week_key
+
+RATIONALE = "The action of a policy, which gives no reasons."
+NOTHING: Call = ("place_order", {"rationale": "The policy's order was refused, so nothing is ordered.", "qty": 0})
+
+
+class PolicyAgent:
+    """A provider whose turns are the actions of a policy.
+
+    A policy reads arrays and carries a memory from week to week, and a conversation holds neither. So the agent keeps
+    a desk of its own on the same tape and makes the same calls there. Hidden weeks do not depend on what is done, and
+    a policy answers alike to the same weeks: after a resume the desk catches up by playing them again.
+
+    An order that the rules refuse becomes an order of nothing, as in the pure environment.
+    """
+
+    def __init__(self, policy: Any, tape: st.Tape, key: jax.Array) -> None:
+        """Takes a seat.
+
+        Args:
+            policy: a frozen, hashable object with ``init(params)`` and ``act(params, carry, observation, key)``.
+            tape: the tape of the episode.
+            key: the policy's own randomness; the same key gives the actions of ``st.evaluate``.
+        """
+        self._params = st.WorldParams()
+        self._carry = policy.init(self._params)
+        self._act = jax.jit(policy.act)
+        self._key = tape_key(key, tape.id)
+        self._desk = st.Episode(tape)
+
+    async def turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Turn:
+        """See ``Provider``."""
+        return await asyncio.to_thread(self._turn, messages)
+
+    def _turn(self, messages: Sequence[Message]) -> Turn:
+        if messages[-1].get("error"):
+            return as_turn([NOTHING], len(messages))
+        week = latest_report(messages)["week"]
+        while True:
+            at = self._desk.week
+            turn = as_turn(self._calls(), len(messages))
+            execute(self._desk, turn.calls)
+            if self._desk.week == at:
+                execute(self._desk, as_turn([NOTHING], 0).calls)
+            if at == week:
+                return turn
+
+    def _calls(self) -> list[Call]:
+        key = week_key(self._key, np.uint32(self._desk.week))
+        with jax.enable_x64(True):  # the desk's precision
+            action, self._carry = self._act(self._params, self._carry, self._desk.observation, key)
+        return action_calls(action)
+
+
+def action_calls(action: st.Action) -> list[Call]:
+    """The tool calls that carry out an action: its levers, then the order that commits the week."""
+    calls: list[Call] = []
+    if int(action.lock_weeks):
+        calls.append(("lock_freight", {"weeks": int(action.lock_weeks)}))
+    if int(action.air):
+        calls.append(("expedite_air", {"qty": int(action.air)}))
+    flags = {"inspect_batch": action.inspect, "buy_briefing": action.briefing, "buy_audit": action.audit}
+    calls += [(tool, {}) for tool, flag in flags.items() if int(flag)]
+    order: dict[str, Any] = {"rationale": RATIONALE, "qty": int(action.qty)}
+    if order["qty"]:
+        order |= {"route": _name(st.ROUTES, action.route), "supplier": _name(st.SUPPLIERS, action.supplier)}
+    if int(action.contract_action):
+        order["contract"] = {
+            "action": _name(st.CONTRACT_ACTIONS, action.contract_action),
+            "supplier": _name(st.SUPPLIERS, action.contract_supplier),
+            "terms": _name(st.TERMS, action.contract_terms),
+        }
+    return [*calls, ("place_order", order)]
+
+
+def _name(names: Sequence[str], index: Any) -> str:
+    """The name at an index; an index that names nothing goes on as it is, for the tools to refuse."""
+    return names[int(index)] if 0 <= int(index) < len(names) else str(int(index))
+
+
+def policy_agent(model: str, policy: Any, key: jax.Array) -> Agent:
+    """An agent that seats ``policy`` on every tape; its representation goes into the agent's hash."""
+    return Agent(model, lambda tape: PolicyAgent(policy, tape, key), {"policy": repr(policy)})

@@ -1,0 +1,66 @@
+"""A sign of life on stderr: a bar at a terminal, a line now and then elsewhere."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sized
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
+
+import stocktake_jax as st
+from stocktake_agents.play import Seat
+
+REDRAW_SECONDS = 0.25
+LINE_SECONDS = 10.0
+
+
+class Heartbeat:
+    """Shows how far a run is, whether or not anything happens."""
+
+    def __init__(self, label: str, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._label = label
+        self._console = Console(stderr=True, quiet=quiet)
+        self._started = time.monotonic()
+
+    def say(self, sentence: str) -> None:
+        """Prints a sentence above the bar."""
+        self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+    async def beat(self, planned: int, ended: Sized, seats: Mapping[object, Seat], stop: threading.Event) -> None:
+        """Runs until cancelled.
+
+        Args:
+            planned: episodes to play in this run.
+            ended: those that are over.
+            seats: those that are running.
+            stop: set by Ctrl-C.
+        """
+        weeks = planned * st.WorldParams().horizon
+        line_column = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True))
+        columns = (TextColumn("{task.fields[label]}", markup=False), BarColumn(bar_width=12), line_column)
+        live = self._console.is_terminal and not self._quiet
+        with Progress(*columns, console=self._console, transient=True, disable=not live) as bar:
+            task = bar.add_task("", total=weeks, label=self._label)
+            next_line = time.monotonic() + LINE_SECONDS
+            announced = False
+            while True:
+                if stop.is_set() and not announced:
+                    self.say("Stopping after the answers under way; press Ctrl-C again to abort at once.")
+                    announced = True
+                done = len(ended) * weeks / planned + sum(seat.week for seat in seats.values())
+                line = self._line(planned, len(ended), seats, done / weeks)
+                bar.update(task, completed=done, description=line)
+                if not live and time.monotonic() >= next_line:
+                    self.say(f"{self._label}: {line}")
+                    next_line = time.monotonic() + LINE_SECONDS
+                await asyncio.sleep(REDRAW_SECONDS)
+
+    def _line(self, planned: int, ended: int, seats: Mapping[object, Seat], share: float) -> str:
+        now = time.monotonic()
+        waits = [now - seat.asked_at for seat in seats.values() if seat.asked_at is not None]
+        line = f"{ended}/{planned} done, {len(seats)} running, {planned - ended - len(seats)} waiting"
+        line += f", {(now - self._started) * (1 / share - 1):.0f} s left" if share > 0 else ""
+        return line + (f", oldest call {max(waits):.0f} s" if waits else "")

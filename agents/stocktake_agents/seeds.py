@@ -1,0 +1,119 @@
+"""Which tapes a run plays: the grammar of ``--seeds``.
+
+A list is made of items parted by commas: a seed (``25``), a range (``0-19``), a group of the fifty published seeds
+(``published``, or one stress profile such as ``isolated``), or ``mint:`` before seeds and ranges, which turns all the
+numbers after it into minted tapes (``25,mint:7,8``). Anything else is taken as a file holding one list per line.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import stocktake_jax as st
+from stocktake_agents.errors import UsageError
+
+MAX_SEED = 2**32 - 1  # a tape is named by an unsigned 32-bit number; a larger one would wrap around in the key
+MAX_EPISODES = 10_000  # a range such as 0-4294967295 is a slip of the pen, not a plan
+GROUPS = ("published", *st.PROFILES)
+ITEMS = f"a seed (25), a range (0-19), a group ({', '.join(GROUPS)}) or minted tapes (mint:7,8)"
+
+
+@dataclass(frozen=True)
+class TapeName:
+    """Names one tape: ``source`` is "published" (the paper's stream) or "minted", ``seed`` a 32-bit number."""
+
+    source: str
+    seed: int
+
+    def tape(self) -> st.Tape:
+        """Draws the tape."""
+        return st.published_tape(self.seed) if self.source == "published" else st.mint(np.uint32(self.seed))
+
+    @property
+    def stem(self) -> str:
+        """The file name of this tape's log, without its suffix."""
+        return f"{self.source}-{self.seed}"
+
+    def __str__(self) -> str:
+        return str(self.seed) if self.source == "published" else f"mint:{self.seed}"
+
+
+def parse_seeds(text: str) -> tuple[TapeName, ...]:
+    """Reads a ``--seeds`` argument.
+
+    Args:
+        text: a list in the grammar above, or the path of a file with one list per line and # comments.
+
+    Returns:
+        The tapes, published before minted, each in rising order and once.
+
+    Raises:
+        UsageError: the text fits neither, or names more than ``MAX_EPISODES`` tapes.
+    """
+    try:
+        names = _parse_list(text)
+    except UsageError:
+        if not os.path.exists(text):
+            raise
+        names = _parse_file(Path(text))
+    if len(names) > MAX_EPISODES:
+        raise UsageError(f"--seeds names {len(names)} tapes: one run plays at most {MAX_EPISODES}.")
+    return tuple(sorted(names, key=lambda name: (name.source == "minted", name.seed)))
+
+
+def slug(text: str) -> str:
+    """A folder name for a ``--seeds`` argument: the text itself where it is short and harmless."""
+    name = Path(text).stem if os.path.isfile(text) else text
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name.replace(" ", "").replace(",", "_")).strip("-_")
+    return name if len(name) <= 60 else f"{name[:50]}-and-more"
+
+
+def _parse_file(path: Path) -> set[TapeName]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the seed file {path} cannot be read ({error}): give a text file in UTF-8.") from error
+    names: set[TapeName] = set()
+    for number, line in enumerate(lines, start=1):
+        content = line.partition("#")[0].strip()
+        if content:
+            try:
+                names |= _parse_list(content)
+            except UsageError as error:
+                raise UsageError(f"{path}, line {number}: {error}") from error
+    if not names:
+        raise UsageError(f"the seed file {path} names no seed: put {ITEMS} on a line.")
+    return names
+
+
+def _parse_list(text: str) -> set[TapeName]:
+    source = "published"
+    names: set[TapeName] = set()
+    for item in text.split(","):
+        item = item.strip()
+        if item.startswith("mint:"):
+            source, item = "minted", item.removeprefix("mint:").strip()
+        names |= set(_parse_item(item, source))
+    return names
+
+
+def _parse_item(item: str, source: str) -> Iterable[TapeName]:
+    if item in GROUPS:
+        return [TapeName("published", s.seed) for s in st.published_seeds() if item in ("published", s.group)]
+    match = re.fullmatch(r"([0-9]+)(?:\s*-\s*([0-9]+))?", item)
+    if match is None:
+        if re.fullmatch(r"-\s*[0-9]+", item):
+            raise UsageError(f"seed {item} is negative: seeds are whole numbers from 0 to {MAX_SEED}.")
+        raise UsageError(f"--seeds has {item[:40]!r}, which is neither {ITEMS} nor a readable file of those.")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if max(first, last) > MAX_SEED:
+        raise UsageError(f"seed {max(first, last)} is too large: seeds are whole numbers from 0 to {MAX_SEED}.")
+    if last < first:
+        raise UsageError(f"the range {item} runs backwards: write {last}-{first}.")
+    if last - first >= MAX_EPISODES:
+        raise UsageError(f"the range {item} has {last - first + 1} seeds: one run plays at most {MAX_EPISODES}.")
+    return [TapeName(source, seed) for seed in range(first, last + 1)]

@@ -1,0 +1,157 @@
+"""The command lines, as a user meets them: in a process of their own, in a folder of their own."""
+
+import json
+import os
+import re
+import runpy
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+SEEDS = "0-7"
+Streams = Callable[[str], dict[str, list[bytes]]]
+
+
+def command(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, str(SCRIPTS / script), *arguments]
+
+
+def finish(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, timeout=300, encoding="utf-8")
+
+
+def interrupted(folder: Path, how: signal.Signals) -> subprocess.CompletedProcess[str]:
+    """A run of many episodes, one at a time, that gets a signal while it is busy with the third."""
+    arguments = command("run_llm.py", "--model", "random", "--seeds", SEEDS, "--out", "out", "--concurrency", "1")
+    process = subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    third = folder / "out" / "published-2.jsonl"
+    while not (third.exists() and third.read_bytes().count(b"\n") > 5):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+    process.send_signal(how)
+    out, err = process.communicate(timeout=60)
+    assert not (folder / "out" / "published-7.jsonl").exists()
+    return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, never interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = finish(command("run_llm.py", "--model", "random", "--seeds", SEEDS, "--out", "out", "--json"), folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "stdout.json").write_text(done.stdout, encoding="utf-8")
+    return folder
+
+
+def bodies(folder: Path) -> dict[str, bytes]:
+    """The logs without their headers, which hold the time."""
+    return {path.name: path.read_bytes().partition(b"\n")[2] for path in sorted((folder / "out").glob("*.jsonl"))}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, whole: Path) -> None:
+    killed = interrupted(tmp_path, signal.SIGKILL)
+    assert killed.returncode == -signal.SIGKILL
+    before = bodies(tmp_path)
+    resumed = finish(killed.args, tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    after = bodies(tmp_path)
+    assert after == bodies(whole)
+    assert all(after[name] == body for name, body in before.items() if b'"event":"end"' in body)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot send Ctrl-C to one process")
+def test_ctrl_c_drains_and_prints_the_command_that_resumes(tmp_path: Path, whole: Path) -> None:
+    stopped = interrupted(tmp_path, signal.SIGINT)
+    assert stopped.returncode == 130
+    resume = re.search(r"Resume with:\n  (.*)\n", stopped.stderr)
+    assert resume is not None
+    resumed = finish(shlex.split(resume[1]), tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert bodies(tmp_path) == bodies(whole)
+
+
+def test_json_is_all_there_is_on_stdout(whole: Path) -> None:
+    result = json.loads((whole / "stdout.json").read_text(encoding="utf-8"))
+    assert result["complete"] is True
+    assert result["planned"] == len(result["rows"]) == 8
+    assert result["statuses"] == {"ok": 8}
+    assert result["groups"][-1]["group"] == "all"
+
+
+@pytest.mark.slow
+def test_the_same_command_again_does_nothing_and_prints_the_same(whole: Path) -> None:
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (whole / "out").iterdir()}
+    again = finish(command("run_llm.py", "--model", "random", "--seeds", SEEDS, "--out", "out", "--json"), whole)
+    assert again.returncode == 0
+    assert again.stdout == (whole / "stdout.json").read_text(encoding="utf-8")
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in (whole / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--model", "floor", "--seeds", "9-1"], "the range 9-1 runs backwards: write 1-9."),
+        (["--model", "floor", "--seeds", "1", "--out", "taken"], "choose another with --out"),
+        (["--model", "best", "--seeds", "1"], "'best' is not one of"),
+        (["--model", "floor"], "Missing option '--seeds'"),
+        (["--model", "floor", "--seeds", "1", "--concurrency", "0"], "0 is not in the range"),
+    ],
+)
+def test_bad_use_is_a_sentence_and_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
+) -> None:
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(runpy.run_path(str(SCRIPTS / "run_llm.py"))["main"], arguments)
+    assert done.exit_code == 2
+    assert sentence in " ".join(done.stderr.split())
+    assert done.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.slow
+def test_a_damaged_log_is_exit_code_1(tmp_path: Path) -> None:
+    arguments = command("run_llm.py", "--model", "idle", "--seeds", "1", "--quiet")
+    assert finish(arguments, tmp_path).returncode == 0
+    log = tmp_path / "runs" / "idle-1" / "published-1.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"event":"week"', b'"event":week', 1))
+    done = finish(arguments, tmp_path)
+    assert done.returncode == 1
+    assert "published-1.jsonl, line 4" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["run_llm.py", "quickstart.py"])
+def test_help_has_an_example(tmp_path: Path, script: str) -> None:
+    done = finish(command(script, "--help"), tmp_path)
+    assert done.returncode == 0
+    assert f"python scripts/{script} --" in done.stdout
+
+
+@pytest.mark.slow
+def test_quickstart_plays_four_agents_once(tmp_path: Path) -> None:
+    first = finish(command("quickstart.py"), tmp_path)
+    assert first.returncode == 0, first.stderr
+    rows = [line for line in first.stdout.splitlines() if line.startswith("│")]
+    assert [row.split("│")[1].strip() for row in rows] == ["idle", "random", "floor", "planner"]
+    floor = next(row for row in rows if "floor" in row)
+    assert "0.00 (0.00)" in floor
+    assert "0/5" in floor
+    runs = tmp_path / "runs" / "quickstart"
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}
+    assert len(before) == 4 * 6
+    second = finish(command("quickstart.py"), tmp_path)
+    assert second.stdout == first.stdout
+    scores = json.loads(finish(command("quickstart.py", "--json"), tmp_path).stdout)
+    assert list(scores) == ["idle", "random", "floor", "planner"]
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()} == before
