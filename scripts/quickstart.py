@@ -10,8 +10,8 @@ from stocktake_agents.cli import exit_codes, leave_unless_complete
 from stocktake_agents.progress import Heartbeat
 from stocktake_agents.runner import Plan, run
 from stocktake_agents.scoreboard import load_rows, score_table, summarise
-from stocktake_agents.scripted import AGENTS
 from stocktake_agents.seeds import parse_seeds
+from stocktake_agents.simple import AGENTS
 
 SEEDS = "1,25,112,143,157"
 EPILOG = """
@@ -44,7 +44,7 @@ def main(out: Path, as_json: bool, quiet: bool) -> None:
             f"Every episode is a log you can read: {out / 'planner' / 'published-25.jsonl'}\n"
             "Next: python scripts/run_llm.py --model planner --seeds published\n"
             "      python scripts/run_llm.py --model floor --seeds mint:0-9\n"
-            "Your own agent: a function of the report, like those in agents/stocktake_agents/scripted.py.",
+            "Your own agent: a function of the report, like those in agents/stocktake_agents/simple.py.",
             highlight=False,
             soft_wrap=True,
         )

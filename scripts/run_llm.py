@@ -10,8 +10,8 @@ from stocktake_agents.cli import exit_codes, leave_unless_complete
 from stocktake_agents.progress import Heartbeat
 from stocktake_agents.runner import Plan, run
 from stocktake_agents.scoreboard import as_json, load_rows, score_table, seed_table, summaries
-from stocktake_agents.scripted import AGENTS
 from stocktake_agents.seeds import parse_seeds, slug
+from stocktake_agents.simple import AGENTS
 
 EPILOG = """
 \b

@@ -1,6 +1,5 @@
 """Policies over many tapes, in chunks and over devices."""
 
-import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -145,8 +144,8 @@ def evaluate(
         key: a typed random key, as from ``jax.random.key``.
         params: the world's numbers; the paper's if None.
         chunk: episodes that a device steps side by side.
-        float64: whether to account in double precision, as published figures are; otherwise in the precision
-            in force, float32 unless ``jax.enable_x64`` says otherwise.
+        float64: whether to account in double precision, as published figures are, and to return NumPy arrays;
+            otherwise in the precision in force, float32 unless ``jax.enable_x64`` says otherwise.
 
     Raises:
         ValueError: the tapes are not stacked, are none, or are of another horizon.
@@ -157,5 +156,8 @@ def evaluate(
         raise ValueError(
             f"The tapes' columns have shape {list(shape)}; stack one or more tapes of {params.horizon + 1} weeks."
         )
-    with jax.enable_x64(True) if float64 else contextlib.nullcontext():
+    if not float64:
         return _evaluate(policy, tapes, key, params, chunk)
+    with jax.enable_x64(True):
+        # NumPy, since a float64 JAX array is of little use to a process that is otherwise in float32.
+        return jax.device_get(_evaluate(policy, tapes, key, params, chunk))

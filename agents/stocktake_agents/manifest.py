@@ -14,7 +14,7 @@ import stocktake_jax as st
 from stocktake_agents.conversation import digest, system_prompt
 from stocktake_agents.errors import UsageError
 from stocktake_agents.log import SCHEMA, check_same
-from stocktake_agents.play import Limits
+from stocktake_agents.loop import Limits
 from stocktake_agents.provider import Agent
 from stocktake_agents.tools import TOOLS
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 
 import stocktake_jax as st
-from stocktake_agents.play import Seat
+from stocktake_agents.loop import Seat
 
 REDRAW_SECONDS = 0.25
 LINE_SECONDS = 10.0

@@ -19,8 +19,8 @@ from typing import Any
 import stocktake_jax as st
 from stocktake_agents.errors import LogError, ProviderError, UsageError
 from stocktake_agents.log import EpisodeLog, check_same, read_events
+from stocktake_agents.loop import Limits, Seat, play
 from stocktake_agents.manifest import Manifest, settings_of, utc_now
-from stocktake_agents.play import Limits, Seat, play
 from stocktake_agents.progress import Heartbeat
 from stocktake_agents.provider import Agent
 from stocktake_agents.seeds import TapeName

@@ -32,7 +32,7 @@ from stocktake_agents import (
 from stocktake_agents.conversation import NUDGE, Message
 from stocktake_agents.log import EpisodeLog, read_events
 from stocktake_agents.provider import ScriptedProvider, scripted
-from stocktake_agents.scripted import planner
+from stocktake_agents.simple import planner
 
 PlayPlan = Callable[..., Outcome]
 Streams = Callable[[str], dict[str, list[bytes]]]

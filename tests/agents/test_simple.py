@@ -14,7 +14,7 @@ import pytest
 import stocktake_jax as st
 from stocktake_agents import AGENTS, Outcome, PolicyAgent, TapeName, parse_seeds, policy_agent
 from stocktake_agents.conversation import NUDGE, Conversation, latest_report, system_prompt
-from stocktake_agents.scripted import live_suppliers, planner
+from stocktake_agents.simple import live_suppliers, planner
 from stocktake_agents.tools import TOOLS
 
 PlayPlan = Callable[..., Outcome]
