@@ -1,6 +1,8 @@
 """Plays four simple agents on a handful of published seeds and prints one table of scores, in less than a minute."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -37,13 +39,13 @@ def main(out: Path, as_json: bool, quiet: bool) -> None:
         if as_json:
             click.echo(json.dumps({model: vars(summary) for model, summary in lines}, indent=2))
             return
-        console = Console()
+        console, python = Console(), os.path.relpath(sys.executable)
         console.print(score_table(f"Published seeds {SEEDS}", "agent", lines))
         console.print(
             "Skill is 0 for a base-stock rule that reads no symptom and 1 for the published oracle.\n"
             f"Every episode is a log you can read: {out / 'planner' / 'published-25.jsonl'}\n"
-            "Next: python scripts/run_llm.py --model planner --seeds published\n"
-            "      python scripts/run_llm.py --model floor --seeds mint:0-9\n"
+            f"Next: {python} scripts/run_llm.py --model planner --seeds published\n"
+            f"      {python} scripts/run_llm.py --model floor --seeds mint:0-9\n"
             "Your own agent: a function of the report, like those in agents/stocktake_agents/simple.py.",
             highlight=False,
             soft_wrap=True,

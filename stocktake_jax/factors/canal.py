@@ -8,6 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number, probability
 from stocktake_jax.randomness import Array, uniform
+from stocktake_jax.symptoms import Symptoms
 
 CHAIN = Chain.from_rows(
     {
@@ -102,3 +103,13 @@ def counts(params: CanalParams, state: Array, cape_congestion: Array) -> Array:
     """Transits shown at Suez, Bab-el-Mandeb and the Cape (int32 ``[3]``)."""
     extra = cape_congestion * params.cape_congestion_ships
     return params.counts[BAND][state] + jnp.stack([jnp.zeros_like(extra), jnp.zeros_like(extra), extra])
+
+
+def published_log_likelihood(params: CanalParams, seen: Symptoms) -> Array:
+    """Log likelihood ``[states]`` of the week's counts, local congestion at the Cape summed out."""
+    counts = params.counts[BAND]
+    lane = (counts[:, 0] == seen.counts[0]) & (counts[:, 1] == seen.counts[1])
+    cape = jnp.where(counts[:, 2] == seen.counts[2], 1 - params.cape_congestion, 0)
+    extra = counts[:, 2] + params.cape_congestion_ships
+    cape = cape + jnp.where(extra == seen.counts[2], params.cape_congestion, 0)
+    return jnp.log(jnp.where(lane, cape, 0))

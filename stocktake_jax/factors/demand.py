@@ -8,6 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number
 from stocktake_jax.randomness import Array, rounded_normal
+from stocktake_jax.symptoms import Symptoms, log_density
 
 CHAIN = Chain.from_rows(
     {
@@ -61,3 +62,9 @@ def replay(params: DemandParams, source: Random, state: int, previous: list[int]
     mean = float(params.mean[BAND[state]])
     spreads = (params.sd, params.forecast_sd)
     return state, [max(0, round(source.gauss(mean, float(sd)))) for sd in spreads]
+
+
+def published_log_likelihood(params: DemandParams, seen: Symptoms) -> Array:
+    """Log likelihood ``[states]`` of the week's symptoms as the published filter has it: densities at the readings."""
+    mean = params.mean[BAND]
+    return log_density(seen.pos_units, mean, params.sd) + log_density(seen.demand_forecast, mean, params.forecast_sd)

@@ -9,6 +9,7 @@ from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number
 from stocktake_jax.randomness import Array, rounded_normal
 from stocktake_jax.rounding import fraction, rounded_product
+from stocktake_jax.symptoms import Symptoms, log_density
 
 STEPS = 10_000
 """Multipliers are stored as whole numbers of 1/10,000."""
@@ -71,3 +72,10 @@ def replay(params: FreightParams, source: Random, state: int, previous: list[int
 def index(steps: Array, dtype: jnp.dtype) -> Array:
     """The index shown for a stored multiplier (int32): 100 times it, rounded, 100 being the normal rate."""
     return rounded_product(np.int32(100), fraction(steps, STEPS, dtype))
+
+
+def published_log_likelihood(params: FreightParams, seen: Symptoms) -> Array:
+    """Log likelihood ``[states]`` of the week's symptoms as the published filter has it: densities at the indices."""
+    mean = 100 * params.mean[BAND]
+    index = log_density(seen.freight_index, mean, 100 * params.sd)
+    return index + log_density(seen.freight_outlook, mean, 100 * params.outlook_sd)

@@ -8,6 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain, inverse_cdf
 from stocktake_jax.fields import Params, number, probability
 from stocktake_jax.randomness import FIXED_POINT_BITS, Array, standard_exponential, uniform
+from stocktake_jax.symptoms import Symptoms
 
 STEPS = 100_000
 """Defect fractions are stored as whole numbers of 1/100,000."""
@@ -76,3 +77,8 @@ def replay(params: QualityParams, source: Random, state: int, previous: list[int
     aql = np.cumsum(params.aql[band])
     result = int(np.searchsorted(aql[:-1], source.random(), side="right"))
     return state, [round(defects * STEPS), result]
+
+
+def published_log_likelihood(params: QualityParams, seen: Symptoms) -> Array:
+    """Log likelihood ``[states]`` of the week's inspection result."""
+    return jnp.log(params.aql[:, seen.aql_result][BAND])

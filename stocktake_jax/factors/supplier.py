@@ -8,7 +8,9 @@ import numpy as np
 from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number
 from stocktake_jax.randomness import Array, rounded_normal
+from stocktake_jax.symptoms import Symptoms, log_density
 
+_ROW = 1  # of the spot supplier in the report
 SLIP_STEPS = 10
 """Slips are stored as whole tenths of a day."""
 FILL_STEPS = 100
@@ -98,3 +100,13 @@ def _replay_degraded(row: list[float], successors: tuple[int, ...], source: Rand
     if source.random() < death:
         return successors[0]
     return successors[1] if source.random() > stay / (recovery + stay) else successors[2]
+
+
+def published_log_likelihood(params: SupplierParams, seen: Symptoms) -> Array:
+    """Log likelihood ``[states]`` of the scorecard's band, the slip and, after a spot order, the fill."""
+    slip = seen.lead_slip.astype(params.slip_sd.dtype) / SLIP_STEPS
+    fill = seen.fill.astype(params.fill_sd.dtype) / FILL_STEPS
+    matches = jnp.asarray(SCORECARD_BAND[TRUE_BAND]) == seen.supplier_band[_ROW]
+    readings = log_density(slip, params.mean_slip[REGIME], params.slip_sd)
+    filled = log_density(fill, params.mean_fill[REGIME], params.fill_sd)
+    return jnp.where(matches, readings + jnp.where(seen.fill >= 0, filled, 0), -jnp.inf)
