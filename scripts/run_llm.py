@@ -7,11 +7,11 @@ import click
 from rich.console import Console
 
 from stocktake_agents.cli import exit_codes, leave_unless_complete
+from stocktake_agents.models import MODELS
 from stocktake_agents.progress import Heartbeat
 from stocktake_agents.runner import Plan, run
 from stocktake_agents.scoreboard import as_json, load_rows, score_table, seed_table, summaries
 from stocktake_agents.seeds import parse_seeds, slug
-from stocktake_agents.simple import AGENTS
 
 EPILOG = """
 \b
@@ -28,7 +28,7 @@ Exit codes: 0 all planned episodes ended, 1 failed, 2 bad use, 3 incomplete but 
 @click.command(
     help=__doc__, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
 )
-@click.option("--model", type=click.Choice(list(AGENTS)), required=True, help="Which agent plays.")
+@click.option("--model", type=click.Choice(list(MODELS)), required=True, help="Which agent plays.")
 @click.option(
     "--seeds",
     required=True,
@@ -41,7 +41,7 @@ Exit codes: 0 all planned episodes ended, 1 failed, 2 bad use, 3 incomplete but 
 def main(model: str, seeds: str, out: Path | None, concurrency: int, as_json_: bool, quiet: bool) -> None:
     with exit_codes():
         tapes = parse_seeds(seeds)
-        plan = Plan(AGENTS[model], tapes, out or Path("runs") / f"{model}-{slug(seeds)}", concurrency)
+        plan = Plan(MODELS[model], tapes, out or Path("runs") / f"{model}-{slug(seeds)}", concurrency)
         outcome = run(plan, Heartbeat(model, quiet))
         rows = load_rows(plan.out, tapes)
         if as_json_:

@@ -8,7 +8,7 @@
 (50, 26, 13)
 """
 
-from stocktake_jax import metrics, policies
+from stocktake_jax import metrics, oracle, policies
 from stocktake_jax.actions import (
     CONTRACT_ACTIONS,
     ROUTES,
@@ -75,6 +75,7 @@ __all__ = [
     "mint",
     "mint_states",
     "observe",
+    "oracle",
     "policies",
     "profile",
     "published_seeds",

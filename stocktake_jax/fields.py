@@ -46,13 +46,14 @@ class Params(struct.PyTreeNode):
             if kind is None:
                 continue
             value = getattr(self, field.name)
-            if not isinstance(value, jax.Array):
+            # JAX puts other objects into pytrees now and then: shapes, axis numbers, None.
+            if isinstance(value, bool | int | float | list | tuple | np.ndarray | np.generic):
                 value = np.asarray(value)
                 # A fraction for a whole number is kept as it is, for `problems` to name it.
                 if kind is np.float64 or not (value.dtype.kind == "f" and np.any(value != np.round(value))):
                     value = value.astype(kind)
                 object.__setattr__(self, field.name, value)
-            elif kind is np.float64 and not jnp.issubdtype(value.dtype, jnp.floating):
+            elif isinstance(value, jax.Array) and kind is np.float64 and value.dtype.kind in "iub":
                 object.__setattr__(self, field.name, value.astype(jax.dtypes.canonicalize_dtype(kind)))
 
     def arrays(self) -> Self:

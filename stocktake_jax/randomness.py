@@ -10,6 +10,7 @@ integers, and the one float multiplication in :func:`scaled` is never followed b
 fuse with it. So a seed names the same tape on every backend, in every batch, at every precision.
 """
 
+import math
 from statistics import NormalDist
 from typing import Any
 
@@ -67,6 +68,16 @@ def bits(key: Array, count: int) -> list[Array]:
     for block in range((count + 1) // 2):
         drawn += threefry(key0, key1, np.uint32(0), np.uint32(block))
     return drawn[:count]
+
+
+def uniforms(key: Array, shape: tuple[int, ...]) -> Array:
+    """Uniforms in [0, 1), float32 of a shape, from a typed random key; fused like ``words``."""
+    key0, key1 = jax.random.key_data(key)
+    *outer, last = shape
+    half = -(-last // 2)
+    counters = jnp.arange(math.prod(outer) * half, dtype=jnp.uint32).reshape(*outer, half)
+    first, second = threefry(key0, key1, jnp.zeros_like(counters), counters)
+    return uniform(jnp.concatenate([first, second], axis=-1)[..., :last])
 
 
 def fold_in(key: Array, data: Array) -> Array:

@@ -1,7 +1,8 @@
 """Seats a JAX policy: anything with ``init`` and ``act`` plays through the same tools as a model."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -27,18 +28,19 @@ class PolicyAgent:
     An order that the rules refuse becomes an order of nothing, as in the pure environment.
     """
 
-    def __init__(self, policy: Any, tape: st.Tape, key: jax.Array) -> None:
+    def __init__(self, policy: Any, tape: st.Tape, key: jax.Array | int) -> None:
         """Takes a seat.
 
         Args:
             policy: a frozen, hashable object with ``init(params)`` and ``act(params, carry, observation, key)``.
             tape: the tape of the episode.
-            key: the policy's own randomness; the same key gives the actions of ``st.evaluate``.
+            key: the policy's own randomness, or a seed for it; the same key gives the actions of ``st.evaluate``.
         """
         self._params = st.WorldParams()
-        self._carry = policy.init(self._params)
-        self._act = jax.jit(policy.act)
-        self._key = tape_key(key, tape.id)
+        with jax.enable_x64(True):  # the desk's precision
+            self._carry = policy.init(self._params)
+        self._act = _compiled(policy)
+        self._key = tape_key(jax.random.key(key) if isinstance(key, int) else key, tape.id)
         self._desk = st.Episode(tape)
 
     async def turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Turn:
@@ -60,9 +62,15 @@ class PolicyAgent:
 
     def _calls(self) -> list[Call]:
         key = week_key(self._key, np.uint32(self._desk.week))
-        with jax.enable_x64(True):  # the desk's precision
+        with jax.enable_x64(True):
             action, self._carry = self._act(self._params, self._carry, self._desk.observation, key)
         return action_calls(action)
+
+
+@functools.cache
+def _compiled(policy: Any) -> Callable[..., Any]:
+    """The policy's decision, compiled once for all its episodes."""
+    return jax.jit(policy.act)
 
 
 def action_calls(action: st.Action) -> list[Call]:
@@ -91,6 +99,7 @@ def _name(names: Sequence[str], index: Any) -> str:
     return names[int(index)] if 0 <= int(index) < len(names) else str(int(index))
 
 
-def policy_agent(model: str, policy: Any, key: jax.Array) -> Agent:
-    """An agent that seats ``policy`` on every tape; its representation goes into the agent's hash."""
-    return Agent(model, lambda tape: PolicyAgent(policy, tape, key), {"policy": repr(policy)})
+def policy_agent(model: str, policy: Any, key: jax.Array | int) -> Agent:
+    """An agent that seats ``policy`` on every tape; its representation and its key go into the agent's hash."""
+    words = key if isinstance(key, int) else jax.random.key_data(key).tolist()
+    return Agent(model, lambda tape: PolicyAgent(policy, tape, key), {"policy": repr(policy), "key": words})
