@@ -37,6 +37,9 @@ class Layout:
             return True
         return isinstance(other, Layout) and (self.labels, self.successors) == (other.labels, other.successors)
 
+    def __reduce__(self) -> tuple:
+        return Layout, (self.labels, self.successors)  # hashes of strings differ from process to process
+
     def __repr__(self) -> str:
         return f"Layout({len(self.labels)} states: {', '.join(self.labels)})"
 

@@ -25,7 +25,7 @@ def number(default: Any, doc: str, *, unit: str = "", least: float = 0.0, most: 
     kind = np.float64 if np.asarray(default).dtype.kind == "f" else np.int32
     shape = np.shape(default)
     metadata = {"doc": doc, "unit": unit, "least": least, "most": most, "kind": kind, "shape": shape}
-    return struct.field(default_factory=lambda: np.array(default, kind), metadata=metadata)
+    return struct.field(default_factory=lambda: np.array(default, kind)[()], metadata=metadata)
 
 
 def probability(default: Any, doc: str) -> Any:
@@ -42,23 +42,27 @@ class Params(struct.PyTreeNode):
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            kind = field.metadata.get("kind")
-            if kind is None:
-                continue
-            value = getattr(self, field.name)
+            kind, value = field.metadata.get("kind"), getattr(self, field.name)
             # JAX puts other objects into pytrees now and then: shapes, axis numbers, None.
-            if isinstance(value, bool | int | float | list | tuple | np.ndarray | np.generic):
-                value = np.asarray(value)
-                # A fraction for a whole number is kept as it is, for `problems` to name it.
-                if kind is np.float64 or not (value.dtype.kind == "f" and np.any(value != np.round(value))):
-                    value = value.astype(kind)
-                object.__setattr__(self, field.name, value)
-            elif isinstance(value, jax.Array) and kind is np.float64 and value.dtype.kind in "iub":
+            if kind is np.float64 and isinstance(value, jax.Array) and value.dtype.kind in "iub":
                 object.__setattr__(self, field.name, value.astype(jax.dtypes.canonicalize_dtype(kind)))
+            if kind is None or not isinstance(value, bool | int | float | list | tuple | np.ndarray | np.generic):
+                continue
+            value = np.asarray(value)
+            if value.dtype.kind in "biuf" and (kind is np.float64 or _fits_int32(value)):
+                value = value.astype(kind, copy=False)
+            # Scalars for single numbers: JAX 0.10 remembers what it made of a 0-d array, whatever the precision.
+            object.__setattr__(self, field.name, value[()])
 
     def arrays(self) -> Self:
         """The same parameters as JAX arrays in the precision in force; what a pure function computes with."""
         return jax.tree.map(jnp.asarray, self)
+
+
+def _fits_int32(value: np.ndarray) -> bool:
+    """Whether all entries are whole and within 32 bits; others are kept as they are, for ``problems`` to name."""
+    limits = np.iinfo(np.int32)
+    return bool(np.all((value >= limits.min) & (value <= limits.max) & (value == np.floor(value))))
 
 
 def problems(params: Params, path: str) -> Iterator[str]:
@@ -79,8 +83,9 @@ def _number_problems(value: np.ndarray, name: str, metadata: Any) -> Iterator[st
         yield f"{name} has shape {list(value.shape)}; it must have shape {list(shape)}."
     elif not np.all(np.isfinite(value)):
         yield f"{name} is {value.tolist()}; it must be finite."
-    elif metadata["kind"] is np.int32 and value.dtype.kind == "f":
-        yield f"{name} is {value.tolist()}; it must be a whole number."
+    elif metadata["kind"] is np.int32 and not _fits_int32(value):
+        wrong = "be a whole number" if np.any(value != np.floor(value)) else "fit in 32 bits"
+        yield f"{name} is {value.tolist()}; it must {wrong}."
     elif np.any(value < least) or np.any(value > most):
         bounds = f"at least {least:g}" if most == math.inf else f"between {least:g} and {most:g}"
         yield f"{name} is {value.tolist()}; it must be {bounds}."

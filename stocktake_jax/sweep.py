@@ -1,17 +1,15 @@
 """Policies over many tapes, in chunks and over devices."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax.sharding import AxisType
-from jax.sharding import PartitionSpec as P
 
 from stocktake_jax.actions import Action, to_int32
+from stocktake_jax.devices import over_devices
 from stocktake_jax.env import observe_row
 from stocktake_jax.logistics import initial_state, transition
 from stocktake_jax.params import WorldParams, default_params
@@ -92,36 +90,28 @@ def _computed_once(tree: Any, true: Array) -> Any:
     return jax.lax.platform_dependent(tree, cpu=conditional, default=lambda x: x)
 
 
-def batched(function: Callable[[Any], Any], xs: Any, chunk: int = CHUNK) -> Any:
-    """``function`` over the leading axis of ``xs``: chunk by chunk, side by side within one, over all local devices.
-
-    Args:
-        function: batch-free, from a pytree without the axis to a pytree.
-        xs: a pytree of arrays with a leading axis.
-        chunk: entries that a device holds at work at a time.
-    """
-    count = len(jax.tree.leaves(xs)[0])
-    devices = jax.local_devices()
-    if count < 2 * len(devices):
-        devices = devices[:1]
-    share = -(-count // len(devices))
-
-    def work(xs: Any) -> Any:
-        return jax.lax.map(function, xs, batch_size=min(chunk, share))
-
-    if len(devices) == 1:
-        return work(xs)
-    # Every device gets the same number of entries; the last entries are worked on twice and dropped.
-    spare = share * len(devices) - count
-    xs = jax.tree.map(lambda x: jnp.concatenate([x, x[count - spare :]]) if spare else x, xs)
-    mesh = jax.make_mesh((len(devices),), ("entries",), axis_types=(AxisType.Auto,), devices=devices)
-    split = jax.shard_map(work, mesh=mesh, in_specs=P("entries"), out_specs=P("entries"), check_vma=False)
-    return jax.tree.map(lambda y: y[:count], split(xs))
-
-
 @functools.partial(jax.jit, static_argnames=("policy", "chunk"))
 def _evaluate(policy: Policy, tapes: Tape, key: Array, params: WorldParams, chunk: int) -> EpisodeResult:
-    return batched(lambda tape: play(policy, tape, key, params), tapes, chunk)
+    return jax.lax.map(lambda tape: play(policy, tape, key, params), tapes, batch_size=chunk)
+
+
+def _evaluate_over_devices(policy: Policy, tapes: Tape, key: Array, params: WorldParams, chunk: int) -> EpisodeResult:
+    """``_evaluate`` on equal shares of the tapes; few of them stay on one device, which saves compiling for more."""
+    count, devices = len(tapes.id), jax.local_devices()
+    share = -(-count // len(devices))
+    if share < chunk or len(devices) == 1:
+        return _evaluate(policy, tapes, key, params, min(chunk, count))
+    # The last share is filled up with its neighbour's last tapes, so that there is one shape to compile.
+    starts = [min(start, count - share) for start in range(0, count, share)]
+
+    def work(start: int) -> EpisodeResult:
+        ours = jax.tree.map(lambda leaf: leaf[start : start + share], tapes)
+        return jax.device_put(_evaluate(policy, ours, key, params, chunk), devices[0])
+
+    shares = over_devices(work, starts)
+    spare = len(starts) * share - count
+    shares[-1] = jax.tree.map(lambda leaf: leaf[spare:], shares[-1])
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *shares)
 
 
 def evaluate(
@@ -156,8 +146,10 @@ def evaluate(
         raise ValueError(
             f"The tapes' columns have shape {list(shape)}; stack one or more tapes of {params.horizon + 1} weeks."
         )
+    traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((tapes, key, params)))
+    run = _evaluate if traced else _evaluate_over_devices
     if not float64:
-        return _evaluate(policy, tapes, key, params, chunk)
+        return run(policy, tapes, key, params, chunk)
     with jax.enable_x64(True):
         # NumPy, since a float64 JAX array is of little use to a process that is otherwise in float32.
-        return jax.device_get(_evaluate(policy, tapes, key, params, chunk))
+        return jax.device_get(run(policy, tapes, key, params, chunk))

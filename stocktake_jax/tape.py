@@ -176,7 +176,9 @@ def _seed(seed: Array) -> Array:
     if isinstance(seed, jax.Array):
         if seed.dtype.kind not in "iu":
             raise ValueError(f"A seed is a uint32 number; this one has type {seed.dtype}.")
-        return seed.astype(jnp.uint32)
+        if isinstance(seed, jax.core.Tracer) or seed.ndim:
+            return seed.astype(jnp.uint32)
+        seed = int(seed)
     return np.uint32(whole(seed, "The seed", 0, MOST_SEED))
 
 

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # stocktake_jax from bottom to top. A module may import its own layer and those below it, never one above.
 LAYERS = (
-    ("randomness", "rounding", "fields", "chain"),
+    ("devices", "randomness", "rounding", "fields", "chain", "symptoms"),
     ("factors",),
     ("params",),
     ("tape", "published", "actions", "logistics"),

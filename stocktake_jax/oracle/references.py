@@ -5,16 +5,14 @@ candidates of one run, and only as many blocks are scored as there are: a masked
 """
 
 import functools
-import queue
 import random
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stocktake_jax.devices import over_devices
 from stocktake_jax.env import observe_row
 from stocktake_jax.logistics import State, initial_state, transition
 from stocktake_jax.oracle.filters import Beliefs, prior, update
@@ -193,7 +191,7 @@ def published_reference(seeds: Sequence[int]) -> np.ndarray:
     Raises:
         ValueError: there is no seed, or one that is no whole number from 0 to 2**32 - 1.
     """
-    totals = _over_devices(lambda futures: published_runs(seeds, futures)[0], PUBLISHED_FUTURES)
+    totals = over_devices(lambda futures: published_runs(seeds, futures)[0], PUBLISHED_FUTURES)
     return np.stack(totals, axis=1)
 
 
@@ -308,22 +306,4 @@ def _fresh_runs(
             progress(len(part))
         return totals[: len(part)]
 
-    return np.concatenate(_over_devices(play, parts))
-
-
-def _over_devices(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """``work`` on every item, in order, one thread for each local device."""
-    free: queue.SimpleQueue[jax.Device] = queue.SimpleQueue()
-    for device in jax.local_devices():
-        free.put(device)
-
-    def on_a_device(item: Any) -> Any:
-        device = free.get()
-        try:
-            with jax.default_device(device):
-                return work(item)
-        finally:
-            free.put(device)
-
-    with ThreadPoolExecutor(len(jax.local_devices())) as threads:
-        return list(threads.map(on_a_device, items))
+    return np.concatenate(over_devices(play, parts))
