@@ -9,7 +9,7 @@ from stocktake_jax import logistics
 from stocktake_jax.actions import Action, to_int32
 from stocktake_jax.factors import canal, freight, supplier
 from stocktake_jax.logistics import Contracts, Ships, State, WeekResult
-from stocktake_jax.params import WorldParams, default_params
+from stocktake_jax.params import WorldParams, or_default
 from stocktake_jax.randomness import Array
 from stocktake_jax.tape import Row, Tape
 
@@ -169,17 +169,13 @@ def _observe(params: WorldParams, state: State, tape: Tape) -> Observation:
     return observe_row(params, state, tape.week(state.week))
 
 
-def _or_default(params: WorldParams | None) -> WorldParams:
-    return default_params() if params is None else params
-
-
 def reset(tape: Tape, params: WorldParams | None = None) -> State:
     """The books in week 0, before any decision. Pure; jit and vmap at will.
 
     Every tape starts from the same books; the argument fixes the batch shape under ``jax.vmap``.
     """
     del tape
-    return _reset(_or_default(params))
+    return _reset(or_default(params))
 
 
 def step(state: State, action: Action, tape: Tape, params: WorldParams | None = None) -> tuple[State, WeekResult]:
@@ -196,9 +192,9 @@ def step(state: State, action: Action, tape: Tape, params: WorldParams | None = 
         contract action are dropped, its legal levers stand, and ``result.refusal`` says why. Once the episode is
         over the books stay as they are.
     """
-    return _step(_or_default(params), state, action, tape)
+    return _step(or_default(params), state, action, tape)
 
 
 def observe(state: State, tape: Tape, params: WorldParams | None = None) -> Observation:
     """What the report of the books' week shows, as arrays. Pure; jit and vmap at will."""
-    return _observe(_or_default(params), state, tape)
+    return _observe(or_default(params), state, tape)

@@ -62,7 +62,7 @@ class Episode:
     """
 
     def __init__(self, tape: Tape, params: WorldParams | None = None) -> None:
-        self._params = (default_params() if params is None else params).validate()
+        self._params = jax.tree.map(_as_float64, default_params() if params is None else params.validate())
         self._tape = jax.tree.map(np.asarray, tape)
         weeks = self._tape.rows.pos_units.shape
         if weeks != (self._params.horizon + 1,):
@@ -188,12 +188,13 @@ class Episode:
         result, observation = jax.device_get((result, observation))
         if result.refusal:
             raise self._refused(Refusal(int(result.refusal)), supplier)
+        asked = None if contract is None else dict(contract)
         arguments = {
             "rationale": rationale,
             "qty": int(qty),
             "route": route,
             "supplier": supplier,
-            "contract": contract,
+            "contract": asked,
         }
         self.history.append(
             {
@@ -259,6 +260,11 @@ class Episode:
                 live=" or ".join(live) if live else "nobody",
             ),
         )
+
+
+def _as_float64(leaf: Any) -> np.ndarray | np.generic:
+    leaf = np.asarray(leaf)
+    return leaf.astype(np.float64 if leaf.dtype.kind == "f" else np.int32)[()]
 
 
 def _is_whole(value: Any) -> bool:

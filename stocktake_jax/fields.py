@@ -54,9 +54,23 @@ class Params(struct.PyTreeNode):
             # Scalars for single numbers: JAX 0.10 remembers what it made of a 0-d array, whatever the precision.
             object.__setattr__(self, field.name, value[()])
 
+    def in_force(self) -> Self:
+        """The same parameters with NumPy floats of the type that the precision in force makes of float64.
+
+        A compiled function must never meet one NumPy object under two precisions: JAX 0.10 remembers by the object
+        what it made of it.
+        """
+        return jax.tree.map(_in_force, self)
+
     def arrays(self) -> Self:
         """The same parameters as JAX arrays in the precision in force; what a pure function computes with."""
-        return jax.tree.map(jnp.asarray, self)
+        return jax.tree.map(lambda leaf: jnp.asarray(_in_force(leaf)), self)
+
+
+def _in_force(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind == "f":
+        return np.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))[()]
+    return leaf
 
 
 def _fits_int32(value: np.ndarray) -> bool:

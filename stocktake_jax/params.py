@@ -128,6 +128,18 @@ def default_params() -> WorldParams:
     return WorldParams()
 
 
+@functools.cache
+def _default_in_force(precision: str) -> WorldParams:
+    return default_params().in_force()
+
+
+def or_default(params: WorldParams | None) -> WorldParams:
+    """``params``, or the paper's world if None, ready for a compiled function in the precision in force."""
+    if params is None:
+        return _default_in_force(jax.dtypes.canonicalize_dtype(np.float64).name)
+    return params.in_force()
+
+
 def world_hash(params: WorldParams | None = None) -> str:
     """Twelve hexadecimal digits that name a world: its rules' version, every number and every chain's layout."""
     params = default_params() if params is None else params

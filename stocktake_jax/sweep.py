@@ -149,7 +149,7 @@ def evaluate(
     traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((tapes, key, params)))
     run = _evaluate if traced else _evaluate_over_devices
     if not float64:
-        return run(policy, tapes, key, params, chunk)
+        return run(policy, tapes, key, params.in_force(), chunk)
     with jax.enable_x64(True):
         # NumPy, since a float64 JAX array is of little use to a process that is otherwise in float32.
-        return jax.device_get(run(policy, tapes, key, params, chunk))
+        return jax.device_get(run(policy, tapes, key, params.in_force(), chunk))

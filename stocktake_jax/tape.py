@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 
 from stocktake_jax.factors import FACTORS, MODULES, port, supplier
-from stocktake_jax.params import WorldParams, default_params, whole
+from stocktake_jax.params import WorldParams, or_default, whole
 from stocktake_jax.randomness import Array, uniform, words
 
 PROFILES = ("isolated", "persistent", "compound")
@@ -164,12 +164,12 @@ def mint(seed: Array, params: WorldParams | None = None) -> Tape:
     Raises:
         ValueError: a seed out of range, which would wrap silently.
     """
-    return _mint(_seed(seed), default_params() if params is None else params)
+    return _mint(_seed(seed), or_default(params))
 
 
 def mint_states(seed: Array, params: WorldParams | None = None) -> Array:
     """The states of the tape ``mint`` makes, int32 ``[horizon + 1, 6]``, without drawing a reading."""
-    return _mint_states(_seed(seed), default_params() if params is None else params)
+    return _mint_states(_seed(seed), or_default(params))
 
 
 def _seed(seed: Array) -> Array:

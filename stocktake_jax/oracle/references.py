@@ -133,6 +133,7 @@ def lockstep(
         Total cost ``[n]`` in $, and for every week the choices: ``slot`` and ``mean_cost`` ``[n]`` and ``candidates``
         (how many stood on the menu).
     """
+    params = params.in_force()
     n = len(tapes.rows.pos_units)
     everyone = functools.partial(jax.tree.map, lambda leaf: jnp.broadcast_to(leaf, (n, *leaf.shape)))
     numbers = params.arrays()
