@@ -26,7 +26,7 @@ LAYERS = (
     ("env", "reporting"),
     ("episode", "policies"),
     ("oracle", "metrics", "privileged", "bounds"),
-    ("pools", "sweep", "learn", "envs"),
+    ("pools", "sweep", "tables", "learn", "envs"),
 )
 HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in layer}
 

@@ -42,26 +42,27 @@ class TapeName:
         return str(self.seed) if self.source == "published" else f"mint:{self.seed}"
 
 
-def parse_seeds(text: str) -> tuple[TapeName, ...]:
+def parse_seeds(text: str, most: int = MAX_EPISODES) -> tuple[TapeName, ...]:
     """Reads a ``--seeds`` argument.
 
     Args:
         text: a list in the grammar above, or the path of a file with one list per line and # comments.
+        most: how many tapes may be named.
 
     Returns:
         The tapes, published before minted, each in rising order and once.
 
     Raises:
-        UsageError: the text fits neither, or names more than ``MAX_EPISODES`` tapes.
+        UsageError: the text fits neither, or names more than ``most`` tapes.
     """
     try:
-        names = _parse_list(text)
+        names = _parse_list(text, most)
     except UsageError:
         if not os.path.exists(text):
             raise
-        names = _parse_file(Path(text))
-    if len(names) > MAX_EPISODES:
-        raise UsageError(f"--seeds names {len(names)} tapes: one run plays at most {MAX_EPISODES}.")
+        names = _parse_file(Path(text), most)
+    if len(names) > most:
+        raise UsageError(f"--seeds names {len(names)} tapes: one run plays at most {most}.")
     return tuple(sorted(names, key=lambda name: (name.source == "minted", name.seed)))
 
 
@@ -72,7 +73,7 @@ def slug(text: str) -> str:
     return name if len(name) <= 60 else f"{name[:50]}-and-more"
 
 
-def _parse_file(path: Path) -> set[TapeName]:
+def _parse_file(path: Path, most: int) -> set[TapeName]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -82,7 +83,7 @@ def _parse_file(path: Path) -> set[TapeName]:
         content = line.partition("#")[0].strip()
         if content:
             try:
-                names |= _parse_list(content)
+                names |= _parse_list(content, most)
             except UsageError as error:
                 raise UsageError(f"{path}, line {number}: {error}") from error
     if not names:
@@ -90,18 +91,18 @@ def _parse_file(path: Path) -> set[TapeName]:
     return names
 
 
-def _parse_list(text: str) -> set[TapeName]:
+def _parse_list(text: str, most: int) -> set[TapeName]:
     source = "published"
     names: set[TapeName] = set()
     for item in text.split(","):
         item = item.strip()
         if item.startswith("mint:"):
             source, item = "minted", item.removeprefix("mint:").strip()
-        names |= set(_parse_item(item, source))
+        names |= set(_parse_item(item, source, most))
     return names
 
 
-def _parse_item(item: str, source: str) -> Iterable[TapeName]:
+def _parse_item(item: str, source: str, most: int) -> Iterable[TapeName]:
     if item in GROUPS:
         return [TapeName("published", s.seed) for s in st.published_seeds() if item in ("published", s.group)]
     match = re.fullmatch(r"([0-9]+)(?:\s*-\s*([0-9]+))?", item)
@@ -114,6 +115,6 @@ def _parse_item(item: str, source: str) -> Iterable[TapeName]:
         raise UsageError(f"seed {max(first, last)} is too large: seeds are whole numbers from 0 to {MAX_SEED}.")
     if last < first:
         raise UsageError(f"the range {item} runs backwards: write {last}-{first}.")
-    if last - first >= MAX_EPISODES:
-        raise UsageError(f"the range {item} has {last - first + 1} seeds: one run plays at most {MAX_EPISODES}.")
+    if last - first >= most:
+        raise UsageError(f"the range {item} has {last - first + 1} seeds: one run plays at most {most}.")
     return [TapeName(source, seed) for seed in range(first, last + 1)]

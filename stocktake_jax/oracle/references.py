@@ -241,8 +241,8 @@ def reference(
         futures: joint futures for each decision; 200 if None.
         kind: which oracle; so far the paper's.
         params: the world's numbers; the paper's if None.
-        wish: if given, tapes whose standard error is above it get as many runs again, until it is not or they have
-            ``most_replications``.
+        wish: if given, tapes whose standard error is above it get another ``replications`` runs, until it is not or
+            they have ``most_replications``. Stopping by the error makes it a little too small.
         most_replications: see ``wish``.
         chunk: runs in lockstep at a time, which bounds the memory: about half a megabyte for each.
         progress: called with the number of runs that have just ended.
