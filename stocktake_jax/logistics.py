@@ -35,7 +35,7 @@ _AT_SEA, _QUEUED, _DIVERTED = map(np.int32, range(len(STATUSES)))
 _NOBODY = np.int32(-1)
 _IS_SPOT = np.array([name == "spot" for name in SUPPLIERS])
 # A ship reaches the canal, or the stretch of the Cape route that can hold it up, this many weeks after dispatch.
-_CHOKEPOINT = 2
+CHOKEPOINT = 2
 
 
 class Ships(struct.PyTreeNode):
@@ -306,7 +306,7 @@ def voyage(params: WorldParams, ships: Ships, queued: Array, week: Array, row: R
     """
     numbers = params.voyage
     slots = jnp.arange(params.slots, dtype=jnp.int32)
-    here, before = jnp.maximum(week - _CHOKEPOINT, 0), jnp.maximum(week - _CHOKEPOINT - 1, 0)
+    here, before = jnp.maximum(week - CHOKEPOINT, 0), jnp.maximum(week - CHOKEPOINT - 1, 0)
     blocked = _at(canal.BLOCKED, row.canal)
     slow_cape = _at(canal.LONG, row.canal) | (row.cape_congestion != 0)
     by_cape, exists = ships.route[here] == CAPE, ships.qty[here] > 0

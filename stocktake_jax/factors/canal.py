@@ -8,7 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number, probability
 from stocktake_jax.randomness import Array, uniform
-from stocktake_jax.symptoms import Symptoms
+from stocktake_jax.symptoms import Clues, Symptoms, log_if
 
 CHAIN = Chain.from_rows(
     {
@@ -113,3 +113,39 @@ def published_log_likelihood(params: CanalParams, seen: Symptoms) -> Array:
     extra = counts[:, 2] + params.cape_congestion_ships
     cape = cape + jnp.where(extra == seen.counts[2], params.cape_congestion, 0)
     return jnp.log(jnp.where(lane, cape, 0))
+
+
+def log_likelihoods(params: CanalParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of its week, by evidence.
+
+    ``transits``: counts and bulletin follow from the visible band, and the coin adds its ships to the Cape's count:
+    P(counts) = sum over the coin c of P(c) [counts = counts(state, c)].
+
+    ``suez_ships``: a ship at Suez waits, or is sent round the Cape after a week's wait, just when the canal is blocked;
+    one that passes loses time just when the canal recovers.
+
+    ``cape_ships``, given the counts: a ship at its decisive point loses time if the canal is in a long closure or the
+    coin is on, and P(coin on | counts, state) is the share of that coin in the sum above.
+    """
+    dtype = params.cape_congestion.dtype
+    band = jnp.asarray(BAND) == seen.canal_band
+
+    def shown(coin: int) -> Array:
+        extra = coin * params.cape_congestion_ships * np.array([0, 0, 1], np.int32)
+        return band & (params.counts + extra[None] == seen.counts[None]).all(axis=-1)[BAND]
+
+    off, on = jnp.where(shown(0), 1 - params.cape_congestion, 0), jnp.where(shown(1), params.cape_congestion, 0)
+    slow = jnp.where(LONG, 1, on / jnp.where(on > 0, off + on, 1))
+    cape = jnp.log(jnp.where(clues.cape_slow == 1, slow, 1 - slow))
+    blocked = log_if((clues.suez_blocked == 1) == BLOCKED, clues.suez_blocked >= 0, dtype)
+    recovering = log_if((clues.suez_recovering == 1) == RECOVERY, clues.suez_recovering >= 0, dtype)
+    return {
+        "transits": jnp.log(off + on),
+        "suez_ships": blocked + recovering,
+        "cape_ships": jnp.where(clues.cape_slow >= 0, cape, 0),
+    }
+
+
+def hindsight(params: CanalParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of the week before: ``briefing``, its true regime."""
+    return {"briefing": log_if(seen.briefing == BRIEFING, seen.briefing >= 0, params.cape_congestion.dtype)}

@@ -8,7 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number
 from stocktake_jax.randomness import Array, rounded_normal
-from stocktake_jax.symptoms import Symptoms, log_density
+from stocktake_jax.symptoms import Clues, Symptoms, log_density, log_mass
 
 CHAIN = Chain.from_rows(
     {
@@ -68,3 +68,18 @@ def published_log_likelihood(params: DemandParams, seen: Symptoms) -> Array:
     """Log likelihood ``[states]`` of the week's symptoms as the published filter has it: densities at the readings."""
     mean = params.mean[BAND]
     return log_density(seen.pos_units, mean, params.sd) + log_density(seen.demand_forecast, mean, params.forecast_sd)
+
+
+def log_likelihoods(params: DemandParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of its week, by evidence: masses of the rounded readings.
+
+    Sales and lost sales follow from demand and the books, and tell nothing beyond it.
+    """
+
+    def reading(value: Array, sd: Array) -> Array:
+        return log_mass(value, value, params.mean, sd, np.int32(0))[BAND]
+
+    return {
+        "pos_units": reading(seen.pos_units, params.sd),
+        "demand_forecast": reading(seen.demand_forecast, params.forecast_sd),
+    }

@@ -9,7 +9,7 @@ from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number
 from stocktake_jax.randomness import Array, rounded_normal
 from stocktake_jax.rounding import fraction, rounded_product
-from stocktake_jax.symptoms import Symptoms, log_density
+from stocktake_jax.symptoms import Clues, Symptoms, log_density, log_mass
 
 STEPS = 10_000
 """Multipliers are stored as whole numbers of 1/10,000."""
@@ -79,3 +79,54 @@ def published_log_likelihood(params: FreightParams, seen: Symptoms) -> Array:
     mean = 100 * params.mean[BAND]
     index = log_density(seen.freight_index, mean, 100 * params.sd)
     return index + log_density(seen.freight_outlook, mean, 100 * params.outlook_sd)
+
+
+def index_cell(shown: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
+    """The first and the last stored multiplier (int32, 1/10,000) that show as an index.
+
+    All steps closer to the index than half of it do; the two that lie half-way go where the world's own rounding puts
+    them, which depends on the float type.
+    """
+    per_index = np.int32(STEPS // 100)
+    first, last = per_index * shown - per_index // 2, per_index * shown + per_index // 2
+    return (
+        jnp.where(index(first, dtype) == shown, first, first + 1),
+        jnp.where(index(last, dtype) == shown, last, last - 1),
+    )
+
+
+def _log_mass(params: FreightParams, first: Array, last: Array, sd: Array) -> Array:
+    least = jnp.round(params.least * STEPS).astype(jnp.int32)
+    return log_mass(first, last, params.mean * STEPS, sd * STEPS, least)[BAND]
+
+
+def _exactly(params: FreightParams, multiplier: Array, shown: Array) -> Array:
+    """Log likelihood ``[states]`` of an exact multiplier, given the index that it had shown as; 0 if it is -1.
+
+    P(multiplier | index) = P(multiplier) / P(index), as the one implies the other.
+    """
+    whole = _log_mass(params, *index_cell(shown, params.sd.dtype), params.sd)
+    sharper = _log_mass(params, multiplier, multiplier, params.sd) - whole
+    return jnp.where((multiplier >= 0) & (whole > -jnp.inf), sharper, 0)
+
+
+def log_likelihoods(params: FreightParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of its week, by evidence.
+
+    ``freight_index`` and ``freight_outlook``: mass of all the multipliers that show as the same index.
+    ``freight_bill``, given the index: mass of the one multiplier that a shipment at the market's rate was billed at.
+    """
+    dtype = params.sd.dtype
+    return {
+        "freight_index": _log_mass(params, *index_cell(seen.freight_index, dtype), params.sd),
+        "freight_outlook": _log_mass(params, *index_cell(seen.freight_outlook, dtype), params.outlook_sd),
+        "freight_bill": _exactly(params, clues.multiplier, seen.freight_index),
+    }
+
+
+def hindsight(params: FreightParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of the week before.
+
+    ``freight_lock``, given the index of that week: mass of the one multiplier that a lock then fixed.
+    """
+    return {"freight_lock": _exactly(params, clues.last_multiplier, clues.last_index)}

@@ -8,7 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number
 from stocktake_jax.randomness import Array, rounded_normal
-from stocktake_jax.symptoms import Symptoms, log_density
+from stocktake_jax.symptoms import Clues, Symptoms, log_density, log_if, log_mass
 
 CHAIN = Chain.from_rows(
     {
@@ -68,3 +68,20 @@ def published_log_likelihood(params: PortParams, seen: Symptoms) -> Array:
     """Log likelihood ``[states]`` of the week's symptoms as the published filter has it: densities at the readings."""
     mean = params.mean[BAND]
     return log_density(seen.berth_wait, mean, params.sd) + log_density(seen.wait_outlook, mean, params.outlook_sd)
+
+
+def log_likelihoods(params: PortParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of its week, by evidence.
+
+    ``berth_wait`` and ``wait_outlook``: masses of the rounded readings; a 0 is all that lies below a half.
+    ``arrivals``: ships that are due are held just when the port is blocked.
+    """
+
+    def reading(value: Array, sd: Array) -> Array:
+        return log_mass(value, value, params.mean, sd, np.int32(0))[BAND]
+
+    return {
+        "berth_wait": reading(seen.berth_wait, params.sd),
+        "wait_outlook": reading(seen.wait_outlook, params.outlook_sd),
+        "arrivals": log_if((clues.port_blocked == 1) == BLOCKED, clues.port_blocked >= 0, params.sd.dtype),
+    }

@@ -8,7 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain, inverse_cdf
 from stocktake_jax.fields import Params, number, probability
 from stocktake_jax.randomness import FIXED_POINT_BITS, Array, standard_exponential, uniform
-from stocktake_jax.symptoms import Symptoms
+from stocktake_jax.symptoms import Clues, Symptoms
 
 STEPS = 100_000
 """Defect fractions are stored as whole numbers of 1/100,000."""
@@ -82,3 +82,28 @@ def replay(params: QualityParams, source: Random, state: int, previous: list[int
 def published_log_likelihood(params: QualityParams, seen: Symptoms) -> Array:
     """Log likelihood ``[states]`` of the week's inspection result."""
     return jnp.log(params.aql[:, seen.aql_result][BAND])
+
+
+MOST_DEFECTS = 2**21 - 1
+"""A defect fraction, in 1/100,000, that is never exceeded: 20 times the mean of the worst rate there can be."""
+
+
+def log_likelihoods(params: QualityParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of its week, by evidence.
+
+    ``aql_result``: its row of the table.
+
+    ``defects``: the units lost on landing grow with the defect fraction d, so that they confine d to an interval
+    a..b of whole steps. With d = round(rate G), G ~ Gamma(2, 1/2), whose survival function is
+    S(x) = (1 + 2x) exp(-2x), the mass is S(u) - S(v) at u = (a - 1/2) / rate, not below 0, and v = (b + 1/2) / rate.
+    With w = v - u it equals exp(-2u) ((1 + 2u) (1 - exp(-2w)) - 2w exp(-2w)), which neither underflows nor cancels.
+    """
+    rate = jnp.maximum(params.defect_rate * STEPS, np.array(1e-6, params.defect_rate.dtype))
+    steps = clues.defects.astype(rate.dtype)
+    u = jnp.clip((steps[0] - 0.5) / rate, 0, 1e6)
+    w = jnp.clip((steps[1] + 0.5) / rate, 0, 1e6) - u
+    mass = -(1 + 2 * u) * jnp.expm1(-2 * w) - 2 * w * jnp.exp(-2 * w)
+    return {
+        "aql_result": jnp.log(params.aql[:, seen.aql_result][BAND]),
+        "defects": (jnp.log(jnp.maximum(mass, 0)) - 2 * u)[BAND],
+    }

@@ -8,7 +8,7 @@ import numpy as np
 from stocktake_jax.chain import Chain
 from stocktake_jax.fields import Params, number
 from stocktake_jax.randomness import Array, rounded_normal
-from stocktake_jax.symptoms import Symptoms, log_density
+from stocktake_jax.symptoms import Clues, Symptoms, log_density, log_if, log_mass
 
 _ROW = 1  # of the spot supplier in the report
 SLIP_STEPS = 10
@@ -110,3 +110,34 @@ def published_log_likelihood(params: SupplierParams, seen: Symptoms) -> Array:
     readings = log_density(slip, params.mean_slip[REGIME], params.slip_sd)
     filled = log_density(fill, params.mean_fill[REGIME], params.fill_sd)
     return jnp.where(matches, readings + jnp.where(seen.fill >= 0, filled, 0), -jnp.inf)
+
+
+def log_likelihoods(params: SupplierParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of its week, by evidence.
+
+    ``band``: the scorecard's band fits. ``scorecard``: so do its OTIF and lead time, which tell on-time from slipping.
+
+    ``lead_slip`` and ``realized_fill``: masses of the readings, rounded to tenths of a day and to hundredths, at the
+    bounds all that lies beyond. A dead supplier is shown as such, and its readings are those of the week of its death:
+    they tell nothing, and weigh nothing.
+    """
+    dtype = params.slip_sd.dtype
+    true = jnp.asarray(TRUE_BAND)
+    band = jnp.asarray(SCORECARD_BAND)[true] == seen.supplier_band[_ROW]
+    otif = params.scorecard_otif[true] == seen.supplier_otif[_ROW]
+    lead = params.scorecard_lead[true] == seen.supplier_lead[_ROW]
+    slip_mean, slip_sd = params.mean_slip * SLIP_STEPS, params.slip_sd * SLIP_STEPS
+    fill_mean, fill_sd = params.mean_fill * FILL_STEPS, params.fill_sd * FILL_STEPS
+    slip = log_mass(seen.lead_slip, seen.lead_slip, slip_mean, slip_sd, np.int32(0))[REGIME]
+    fill = log_mass(seen.fill, seen.fill, fill_mean, fill_sd, np.int32(0), np.int32(FILL_STEPS))[REGIME]
+    return {
+        "band": log_if(band, jnp.array(True), dtype),
+        "scorecard": log_if(otif & lead, jnp.array(True), dtype),
+        "lead_slip": jnp.where(DEFUNCT, 0, slip),
+        "realized_fill": jnp.where(DEFUNCT | (seen.fill < 0), 0, fill),
+    }
+
+
+def hindsight(params: SupplierParams, seen: Symptoms, clues: Clues) -> dict[str, Array]:
+    """Log likelihoods ``[states]`` of what the report tells of the week before: ``audit``, the true band."""
+    return {"audit": log_if(seen.audit == TRUE_BAND, seen.audit >= 0, params.slip_sd.dtype)}
