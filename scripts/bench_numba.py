@@ -225,18 +225,20 @@ def _floor_all(tapes: np.ndarray, prices: tuple, costs: np.ndarray, totals: np.n
             totals[i] = _floor_one(tapes[i], prices, ships, due, costs[i])
 
 
-def mint(seeds: np.ndarray) -> np.ndarray:
-    """The tapes that seeds (uint32 [n]) name in the paper's world: int32 [n, columns, weeks]."""
-    tapes = np.empty((len(seeds), len(COLUMNS), WEEKS), np.int32)
+def room(count: int, dtype: type = np.float32) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Arrays to write ``count`` episodes into: tapes, costs and totals."""
+    tapes = np.empty((count, len(COLUMNS), WEEKS), np.int32)
+    return tapes, np.empty((count, WEEKS - 1, LINES), dtype), np.empty(count, dtype)
+
+
+def mint(seeds: np.ndarray, tapes: np.ndarray) -> None:
+    """Writes the tapes [n, columns, weeks] that seeds (uint32 [n]) name in the paper's world."""
     _mint_all(seeds, tapes)
-    return tapes
 
 
-def play_floor(tapes: np.ndarray, dtype: type = np.float32) -> tuple[np.ndarray, np.ndarray]:
-    """The floor on tapes that ``mint`` made: costs [n, 26, 13] and totals [n], in $ and in the precision asked for."""
+def play_floor(tapes: np.ndarray, costs: np.ndarray, totals: np.ndarray) -> None:
+    """Writes what the floor costs on tapes that ``mint`` made: costs [n, 26, 13] and totals [n] in $."""
     numbers = PARAMS.costs
     prices = (numbers.base_rate[SUEZ], numbers.supplier_delta[QUALIFIED], numbers.surcharge, numbers.holding)
     prices += (numbers.in_transit, numbers.stockout, numbers.demurrage, numbers.rework, numbers.dual_source, 0.0)
-    costs, totals = np.empty((len(tapes), WEEKS - 1, LINES), dtype), np.empty(len(tapes), dtype)
-    _floor_all(tapes, tuple(dtype(price) for price in prices), costs, totals)
-    return costs, totals
+    _floor_all(tapes, tuple(costs.dtype.type(price) for price in prices), costs, totals)

@@ -101,6 +101,8 @@ def _evaluate_over_devices(policy: Policy, tapes: Tape, key: Array, params: Worl
     share = -(-count // len(devices))
     if share < chunk or len(devices) == 1:
         return _evaluate(policy, tapes, key, params, min(chunk, count))
+    # By way of the host: slices of an array that lies on several devices would make these wait for one another.
+    tapes = jax.tree.map(np.asarray, tapes)
     # The last share is filled up with its neighbour's last tapes, so that there is one shape to compile.
     starts = [min(start, count - share) for start in range(0, count, share)]
 

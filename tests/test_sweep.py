@@ -58,12 +58,13 @@ def test_place_in_the_batch_does_not_matter():
 @pytest.mark.parametrize(
     ("rows", "chunk"),
     [
-        (range(300, 413), 25),
+        (range(300, 400), 25),
+        pytest.param(range(300, 413), 25, marks=pytest.mark.slow),
         pytest.param([5], 1024, marks=pytest.mark.slow),
         pytest.param([2047, 0, 1000], 1, marks=pytest.mark.slow),
         pytest.param(range(0, 2048, 3), 64, marks=pytest.mark.slow),
     ],
-    ids=["113 by 25", "one", "3 one by one", "683 by 64"],
+    ids=["100 by 25", "113 by 25", "one", "3 one by one", "683 by 64"],
 )
 def test_neighbours_and_chunk_do_not_matter(rows, chunk):
     rows = np.array(rows)
