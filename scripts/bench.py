@@ -32,6 +32,9 @@ HORIZON = 26
 CHUNK = 1024
 # Recorded, not measured here: episodes a second of the paper's pure-Python reference on one core of such a machine.
 PYTHON_PASSIVE, PYTHON_FLOOR = 470, 420
+# As well: runs of its oracle a second, about 200 futures for each of 26 decisions.
+PYTHON_ORACLE = 1 / 2.4
+REPLICATIONS = 20
 # Floors and aims for two cores.
 TARGETS = {
     "tapes, every column consumed": "188,000; aim 376,000",
@@ -39,6 +42,8 @@ TARGETS = {
     "tapes classified": "aim 700,000",
     "floor": "4,400,000; aim 11,000,000",
     "random legal actions": "4,000,000",
+    "fresh oracle runs": "100; aim 200",
+    "published oracle runs": "42; aim 83",
 }
 SHORTEST_RUN = 0.05
 EPILOG = """
@@ -59,7 +64,8 @@ class BadUse(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What to measure: the device, tapes a run, runs a row, episodes side by side, and tapes streamed by chunk."""
+    """What to measure: the device, tapes a run, runs a row, episodes side by side, tapes streamed by chunk, and for the
+    oracle published seeds and futures."""
 
     device: str
     tapes: int
@@ -68,6 +74,8 @@ class Settings:
     batches: tuple[int, ...]
     stream: int
     stream_chunks: tuple[int, ...]
+    seeds: int
+    futures: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Line:
     python: float | None = None
 
 
-def rate(name: str, unit: str, amount: int, seconds: list[float], compile_s: float | None, python: int = 0) -> Line:
+def rate(name: str, unit: str, amount: int, seconds: list[float], compile_s: float | None, python: float = 0) -> Line:
     """A row in units a second, from the seconds that each run took for ``amount`` of them."""
     median = amount / statistics.median(seconds)
     return Line(name, median, unit, amount / min(seconds), compile_s, median / python if python else None)
@@ -278,6 +286,37 @@ def stream(settings: Settings, chunk: int) -> Iterator[Line]:
     yield rate(name, "weeks/s", len(kept) * HORIZON, [seconds], compile_s, PYTHON_FLOOR * HORIZON)
 
 
+def oracle(settings: Settings) -> Iterator[Line]:
+    """Filters over minted tapes, and the oracle's runs, fresh ones in float32 and the published ones in float64."""
+    import jax
+
+    import stocktake_jax as st
+
+    count = settings.tapes // 8
+    minted = mint_tapes(count, settings)
+    for kind in ("published", "exact"):
+        run, compile_s = compiled(
+            mapped(lambda tape, p, k=kind: st.oracle.filter_tape(tape, k, p), settings), minted, st.WorldParams()
+        )
+        yield rate(
+            f"{kind} filter, all factors", "weeks/s", count * (HORIZON + 1), timed(run, settings.runs), compile_s
+        )
+
+    seeds = [seed.seed for seed in st.published_seeds()][: settings.seeds]
+    tapes = st.stack([st.published_tape(seed) for seed in seeds])
+
+    def fresh() -> Any:
+        return st.oracle.reference(tapes, jax.random.key(0), REPLICATIONS, settings.futures)
+
+    for name, play in (("fresh", fresh), ("published", lambda: st.oracle.published_reference(seeds))):
+        start = time.perf_counter()
+        play()
+        first, seconds = time.perf_counter() - start, timed(play, min(settings.runs, 5))
+        compile_s = max(first - statistics.median(seconds), 0.0)
+        runs = len(seeds) * REPLICATIONS
+        yield rate(f"{name} oracle runs", "runs/s", runs, seconds, compile_s, PYTHON_ORACLE)
+
+
 def draws(settings: Settings) -> Iterator[Line]:
     """Random words and normal deviates, each in the way this library makes them and in the usual ones."""
     import jax
@@ -381,7 +420,8 @@ def loop(settings: Settings) -> Iterator[Line]:
 
 
 SECTIONS: dict[str, Callable[..., Iterator[Line]]] = {
-    section.__name__: section for section in (published, tapes, weeks, batches, desk, stream, draws, anatomy, loop)
+    section.__name__: section
+    for section in (published, tapes, weeks, batches, desk, stream, oracle, draws, anatomy, loop)
 }
 
 
@@ -495,6 +535,8 @@ def main(device: str, sections: str, chunk: int | None, streamed: int, quick: bo
         batches=(1, 64) if quick else (1, 64, 1024, 8192, 65_536),
         stream=min(streamed, 4096 * cores) if quick else streamed,
         stream_chunks=tuple(size * cores for size in ((512, 1024) if quick else (8192, 32_768, 131_072))),
+        seeds=2 if quick else 50,
+        futures=8 if quick else 200,
     )
     if "loop" in names and importlib.util.find_spec("numba") is None:
         names.remove("loop")

@@ -12,7 +12,7 @@ from stocktake_jax.actions import Action, to_int32
 from stocktake_jax.devices import over_devices
 from stocktake_jax.env import observe_row
 from stocktake_jax.logistics import initial_state, transition
-from stocktake_jax.params import WorldParams, default_params
+from stocktake_jax.params import WorldParams, default_params, whole
 from stocktake_jax.policies import Policy
 from stocktake_jax.randomness import Array, fold_in
 from stocktake_jax.tape import Row, Tape
@@ -140,9 +140,11 @@ def evaluate(
             otherwise in the precision in force, float32 unless ``jax.enable_x64`` says otherwise.
 
     Raises:
-        ValueError: the tapes are not stacked, are none, or are of another horizon.
+        ValueError: the tapes are not stacked, are none, or are of another horizon; or the chunk is not a whole number
+            of at least 1.
     """
     params = default_params() if params is None else params
+    chunk = whole(chunk, "The chunk", 1, 2**31 - 1)
     shape = np.shape(tapes.rows.pos_units)
     if len(shape) != 2 or shape[0] == 0 or shape[1] != params.horizon + 1:
         raise ValueError(

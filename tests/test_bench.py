@@ -24,7 +24,7 @@ def test_bench_measures_every_section(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     rows = json.loads(run.stdout)["rows"]
     sections = {row["section"] for row in rows}
-    assert sections >= {"published", "tapes", "weeks", "batches", "desk", "stream", "anatomy"}
+    assert sections >= {"published", "tapes", "weeks", "batches", "desk", "stream", "oracle", "anatomy"}
     assert all(row["median"] > 0 and row["peak_mb"] > 0 for row in rows)
     names = {row["name"] for row in rows}
     assert len(names) == len(rows)

@@ -265,3 +265,10 @@ def test_computed_once_is_the_identity():
     computed = jax.jit(jax.vmap(sweep._computed_once))(tree, always)
     assert_same(computed, tree)
     assert_same(jax.jit(sweep._computed_once)(tree, always[0]), tree)
+
+
+@pytest.mark.parametrize("chunk", [0, -1, 2.5, True])
+def test_a_chunk_that_holds_no_episode_is_refused_in_a_sentence(chunk):
+    tapes = st.stack([st.published_tape(1)])
+    with pytest.raises(ValueError, match=r"^The chunk is .+; it must be a whole number from 1 to \d+\.$"):
+        st.evaluate(st.policies.floor(), tapes, jax.random.key(0), chunk=chunk)
