@@ -9,10 +9,11 @@ from stocktake_agents.errors import LogError, ProviderError, UsageError
 from stocktake_agents.loop import Limits
 from stocktake_agents.policy import PolicyAgent, policy_agent
 from stocktake_agents.progress import Heartbeat
-from stocktake_agents.provider import Agent, Provider, ToolCall, Turn, scripted
+from stocktake_agents.provider import Agent, Provider, ToolCall, Turn
 from stocktake_agents.runner import Outcome, Plan, run
 from stocktake_agents.scoreboard import load_rows, summaries
-from stocktake_agents.seeds import TapeName, parse_seeds
+from stocktake_agents.scripted import scripted
+from stocktake_agents.seeds import EpisodeName, parse_seeds
 from stocktake_agents.simple import AGENTS
 from stocktake_agents.tools import TOOLS
 
@@ -28,7 +29,7 @@ __all__ = [
     "PolicyAgent",
     "Provider",
     "ProviderError",
-    "TapeName",
+    "EpisodeName",
     "ToolCall",
     "Turn",
     "UsageError",

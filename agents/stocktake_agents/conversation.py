@@ -3,7 +3,7 @@
 Messages are plain JSON objects in no provider's dialect; a provider translates them into its own.
 
 - ``{"role": "system" | "user", "content": text}``
-- ``{"role": "assistant", "turn": Turn.to_json()}``
+- ``{"role": "assistant", "turn": Turn.to_json()}``; its ``extra`` is the provider's own form of the same
 - ``{"role": "tool", "id": call id, "name": tool, "content": text, "error": bool, "unwrapped": bool}``
 
 The report that follows a committed week is the result of the ``place_order`` call that committed it, so that no
@@ -15,40 +15,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import stocktake_jax as st
-
 Message = dict[str, Any]
 
-SYSTEM_TEMPLATE = """\
-You run the replenishment desk of one product for {horizon} weeks, weeks 0 to {last_week}. Keep the total cost low.
-
-Each week you read a report, a JSON object. Behind it six things change unseen: {factors}. The report shows their \
-symptoms and never their state.
-
-Before you commit a week you may lock the freight rate, fly in a few units, have the next batch inspected, or buy a \
-canal briefing or a supplier audit. These calls do not advance time; some of them cost a fee.
-
-Commit the week with one place_order call: a quantity from 0 to {max_order}, a route ({routes}), a supplier \
-({suppliers}), and a rationale that says what you believe is going on. You can only order from a supplier with whom \
-you hold a live contract; the optional contract action comes first, so a supplier signed now can be ordered from now.
-
-A call that breaks a rule changes nothing and tells you what would be right. Calls after place_order in the same \
-answer are ignored: read the new report first.
-"""
 NUDGE = "No tool was called, so nothing has happened. Call place_order to commit this week; order 0 to order nothing."
-
-
-def system_prompt() -> str:
-    """The rules, with the world's own numbers filled in."""
-    params = st.WorldParams()
-    return SYSTEM_TEMPLATE.format(
-        horizon=params.horizon,
-        last_week=params.horizon - 1,
-        factors=", ".join(st.FACTORS),
-        max_order=int(params.desk.most_order),
-        routes=" or ".join(st.ROUTES),
-        suppliers=", ".join(st.SUPPLIERS),
-    )
+SHORTER = "The answer was cut off before it called a tool, so nothing has happened. Answer shorter, with a tool call."
 
 
 class Conversation:
@@ -58,11 +28,11 @@ class Conversation:
         messages: what the next answer is to; only ever appended to.
     """
 
-    def __init__(self, report: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, system: str, tools: Sequence[Mapping[str, Any]], report: Mapping[str, Any]) -> None:
         """Opens with the rules and the report of week 0; ``tools`` go into the hash."""
         self.messages: list[Message] = []
         self._hash = hashlib.sha256(canonical(tools))
-        self._add({"role": "system", "content": system_prompt()})
+        self._add({"role": "system", "content": system})
         self._add({"role": "user", "content": json.dumps(report)})
 
     @property

@@ -6,8 +6,8 @@ event  holds
 header versions, tape, agent and its settings, as hashes where they are long; the time
 turn   an agent's answer and the hash of what it answered; on disk before the world moves
 result what its calls returned, or the reminder that it called nothing
-week   the costs of a committed week
-end    how the episode ended and what it cost
+week   the accepted calls of a committed week in the desk's own words, what was stated beside them, and the costs
+end    how the episode ended, what it cost, and how many tokens it took
 ====== ===========================================================================================================
 
 There is no saved state. Whoever opens an unfinished log plays the episode again from the start: the turns come out of
@@ -25,7 +25,7 @@ from typing import Any
 
 from stocktake_agents.errors import LogError, UsageError
 
-SCHEMA = 1
+SCHEMA = 2
 
 Event = dict[str, Any]
 
@@ -48,6 +48,15 @@ def read_events(path: Path) -> tuple[list[Event], int]:
     Raises:
         LogError: a line before the last is no event, or the first is no header.
     """
+    events, size = read_lines(path)
+    for number, event in enumerate(events, start=1):
+        if (number == 1) != (event["event"] == "header"):
+            raise LogError(f"{path}, line {number}: a log starts with its header and has only one.")
+    return events, size
+
+
+def read_lines(path: Path) -> tuple[list[Event], int]:
+    """Reads any file of events, as ``read_events`` does but for the header."""
     lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
     torn = lines.pop()  # empty unless the last line was cut short
     events: list[Event] = []
@@ -60,8 +69,6 @@ def read_events(path: Path) -> tuple[list[Event], int]:
             raise LogError(
                 f"{path}, line {number}: not an event of a log. Restore the file, or remove it to play it again."
             )
-        if (number == 1) != (event["event"] == "header"):
-            raise LogError(f"{path}, line {number}: a log starts with its header and has only one.")
         events.append(event)
         size += len(line) + 1
     return events, size

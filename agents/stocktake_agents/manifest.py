@@ -5,38 +5,35 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import stocktake_jax as st
-from stocktake_agents.conversation import digest, system_prompt
+from stocktake_agents.arms.arm import Arm
+from stocktake_agents.clock import utc_now
+from stocktake_agents.conversation import digest
 from stocktake_agents.errors import UsageError
 from stocktake_agents.log import SCHEMA, check_same
 from stocktake_agents.loop import Limits
 from stocktake_agents.provider import Agent
-from stocktake_agents.tools import TOOLS
 
 FILE_NAME = "manifest.json"
 
 
-def settings_of(agent: Agent, limits: Limits) -> dict[str, Any]:
+def settings_of(agent: Agent, arm: Arm, limits: Limits) -> dict[str, Any]:
     """All that a log depends on except its tape, the coarsest differences first; ``agent`` is a hash of the rest."""
     settings = {
         "model": agent.model,
         "settings": dict(agent.settings),
-        "prompt": digest(system_prompt()),
-        "tools": digest(TOOLS),
+        "arm": arm.name,
+        "arm_details": dict(arm.details) | {"standard": arm.standard, "privileged": arm.privileged},
+        "prompt": digest(arm.system),
+        "tools": digest(arm.tools),
         "limits": asdict(limits),
     }
     versions = {"schema": SCHEMA, "package": st.__version__, "world": st.world_hash()}
     return {**versions, **settings, "agent": digest(settings)}
-
-
-def utc_now() -> str:
-    """The time, to the second, as ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Manifest:
@@ -64,31 +61,43 @@ class Manifest:
             raise UsageError(f"{self._path} is no manifest of a run: choose another folder (--out).") from error
         check_same(self._path, written, settings)
 
-    def begin(self) -> None:
-        """Notes that a run starts, and on what."""
+    def begin(self, means: Mapping[str, Any]) -> None:
+        """Notes that a run starts, on what machine and software, and by what means."""
         environment = {
             "python": platform.python_version(),
             "jax": metadata.version("jax"),
+            "openai": _version("openai"),
+            "anthropic": _version("anthropic"),
             "platform": platform.platform(),
             "git_commit": _git_commit(),
         }
-        self._data["invocations"].append({"started_utc": utc_now(), **environment})
+        self._data["invocations"].append({"started_utc": utc_now(), **environment, **means})
         self._write()
 
-    def finish(self, statuses: Mapping[str, int], turns: int) -> None:
+    def finish(self, statuses: Mapping[str, int], turns: int, facts: Mapping[str, Any]) -> None:
         """Notes how the run ended.
 
         Args:
             statuses: how many episodes stand how.
             turns: answers asked for in this run.
+            facts: what came out about the provider.
         """
-        self._data["invocations"][-1] |= {"ended_utc": utc_now(), "statuses": dict(statuses), "turns": turns}
+        ended = {"ended_utc": utc_now(), "statuses": dict(statuses), "turns": turns, **facts}
+        self._data["invocations"][-1] |= ended
         self._write()
 
     def _write(self) -> None:
         temporary = self._path.with_suffix(".tmp")
         temporary.write_text(json.dumps(self._data, indent=2) + "\n", encoding="utf-8", newline="\n")
         temporary.replace(self._path)
+
+
+def _version(package: str) -> str | None:
+    """The version of an optional package, or None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _git_commit() -> str | None:

@@ -10,8 +10,9 @@ import numpy as np
 
 import stocktake_jax as st
 from stocktake_agents.conversation import Message, latest_report
-from stocktake_agents.provider import Agent, Call, Turn, as_turn
-from stocktake_agents.tools import execute
+from stocktake_agents.provider import Agent, Turn
+from stocktake_agents.scripted import Call, as_turn
+from stocktake_agents.tools import Desk
 from stocktake_jax.sweep import tape_key, week_key
 
 RATIONALE = "The action of a policy, which gives no reasons."
@@ -28,20 +29,23 @@ class PolicyAgent:
     An order that the rules refuse becomes an order of nothing, as in the pure environment.
     """
 
-    def __init__(self, policy: Any, tape: st.Tape, key: jax.Array | int) -> None:
+    def __init__(self, policy: Any, tape: st.Tape, key: jax.Array | int, repeat: int = 1) -> None:
         """Takes a seat.
 
         Args:
             policy: a frozen, hashable object with ``init(params)`` and ``act(params, carry, observation, key)``.
             tape: the tape of the episode.
             key: the policy's own randomness, or a seed for it; the same key gives the actions of ``st.evaluate``.
+            repeat: from the second on, a stream of its own.
         """
         self._params = st.WorldParams()
         with jax.enable_x64(True):  # the desk's precision
             self._carry = policy.init(self._params)
         self._act = _compiled(policy)
-        self._key = tape_key(jax.random.key(key) if isinstance(key, int) else key, tape.id)
-        self._desk = st.Episode(tape)
+        key = jax.random.key(key) if isinstance(key, int) else key
+        self._key = tape_key(key if repeat == 1 else jax.random.fold_in(key, repeat), tape.id)
+        self._episode = st.Episode(tape)
+        self._desk = Desk(self._episode)
 
     async def turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Turn:
         """See ``Provider``."""
@@ -52,18 +56,18 @@ class PolicyAgent:
             return as_turn([NOTHING], len(messages))
         week = latest_report(messages)["week"]
         while True:
-            at = self._desk.week
+            at = self._episode.week
             turn = as_turn(self._calls(), len(messages))
-            execute(self._desk, turn.calls)
-            if self._desk.week == at:
-                execute(self._desk, as_turn([NOTHING], 0).calls)
+            self._desk.execute(turn.calls)
+            if self._episode.week == at:
+                self._desk.execute(as_turn([NOTHING], 0).calls)
             if at == week:
                 return turn
 
     def _calls(self) -> list[Call]:
-        key = week_key(self._key, np.uint32(self._desk.week))
+        key = week_key(self._key, np.uint32(self._episode.week))
         with jax.enable_x64(True):
-            action, self._carry = self._act(self._params, self._carry, self._desk.observation, key)
+            action, self._carry = self._act(self._params, self._carry, self._episode.observation, key)
         return action_calls(action)
 
 
@@ -102,4 +106,6 @@ def _name(names: Sequence[str], index: Any) -> str:
 def policy_agent(model: str, policy: Any, key: jax.Array | int) -> Agent:
     """An agent that seats ``policy`` on every tape; its representation and its key go into the agent's hash."""
     words = key if isinstance(key, int) else jax.random.key_data(key).tolist()
-    return Agent(model, lambda tape: PolicyAgent(policy, tape, key), {"policy": repr(policy), "key": words})
+    return Agent(
+        model, lambda tape, repeat: PolicyAgent(policy, tape, key, repeat), {"policy": repr(policy), "key": words}
+    )

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 import time
-from collections.abc import Mapping, Sized
+from collections import Counter
+from collections.abc import Callable, Mapping, Sized
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -17,13 +18,25 @@ LINE_SECONDS = 10.0
 
 
 class Heartbeat:
-    """Shows how far a run is, whether or not anything happens."""
+    """Shows how far a run is, whether or not anything happens.
+
+    Attributes:
+        spending: gives the dollars spent and the answers of unknown cost, for a run that costs money.
+    """
 
     def __init__(self, label: str, quiet: bool = False) -> None:
         self._quiet = quiet
         self._label = label
         self._console = Console(stderr=True, quiet=quiet)
         self._started = time.monotonic()
+        self._warnings: Counter[str] = Counter()
+        self.spending: Callable[[], tuple[float, int]] | None = None
+
+    def warn(self, kind: str, sentence: str) -> None:
+        """Prints the first warning of a kind; further ones are counted in the sign of life."""
+        self._warnings[kind] += 1
+        if self._warnings[kind] == 1:
+            self.say(f"Tried again ({kind}; more of the kind are only counted): {sentence}")
 
     def say(self, sentence: str) -> None:
         """Prints a sentence above the bar."""
@@ -63,4 +76,9 @@ class Heartbeat:
         waits = [now - seat.asked_at for seat in seats.values() if seat.asked_at is not None]
         line = f"{ended}/{planned} done, {len(seats)} running, {planned - ended - len(seats)} waiting"
         line += f", {(now - self._started) * (1 / share - 1):.0f} s left" if share > 0 else ""
-        return line + (f", oldest call {max(waits):.0f} s" if waits else "")
+        line += f", oldest call {max(waits):.0f} s" if waits else ""
+        if self.spending is not None:
+            spent, unpriced = self.spending()
+            line += f", ${spent:.2f}" + (f" and {unpriced} answers unpriced" if unpriced else "")
+        repeated = ", ".join(f"{count} {kind}" for kind, count in self._warnings.items())
+        return line + (f", tried again: {repeated}" if repeated else "")

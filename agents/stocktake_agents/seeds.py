@@ -8,7 +8,7 @@ numbers after it into minted tapes (``25,mint:7,8``). Anything else is taken as 
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,26 +23,45 @@ ITEMS = f"a seed (25), a range (0-19), a group ({', '.join(GROUPS)}) or minted t
 
 
 @dataclass(frozen=True)
-class TapeName:
-    """Names one tape: ``source`` is "published" (the paper's stream) or "minted", ``seed`` a 32-bit number."""
+class EpisodeName:
+    """Names one tape, and which time it is played.
+
+    Attributes:
+        source: "published" (the paper's stream) or "minted".
+        seed: a 32-bit number.
+        repeat: from 1.
+    """
 
     source: str
     seed: int
+    repeat: int = 1
 
     def tape(self) -> st.Tape:
         """Draws the tape."""
         return st.published_tape(self.seed) if self.source == "published" else st.mint(np.uint32(self.seed))
 
     @property
+    def first(self) -> "EpisodeName":
+        """The first repeat, which stands for the tape."""
+        return replace(self, repeat=1)
+
+    @property
     def stem(self) -> str:
-        """The file name of this tape's log, without its suffix."""
-        return f"{self.source}-{self.seed}"
+        """The file name of this episode's log, without its suffix."""
+        return f"{self.source}-{self.seed}" + (f"-r{self.repeat}" if self.repeat > 1 else "")
 
     def __str__(self) -> str:
-        return str(self.seed) if self.source == "published" else f"mint:{self.seed}"
+        seed = str(self.seed) if self.source == "published" else f"mint:{self.seed}"
+        return seed + (f" (repeat {self.repeat})" if self.repeat > 1 else "")
 
 
-def parse_seeds(text: str, most: int = MAX_EPISODES) -> tuple[TapeName, ...]:
+def repeated(names: Iterable[EpisodeName], repeats: int) -> tuple[EpisodeName, ...]:
+    """Every name ``repeats`` times: all tapes once before any a second time."""
+    names = tuple(names)
+    return tuple(replace(name, repeat=repeat) for repeat in range(1, repeats + 1) for name in names)
+
+
+def parse_seeds(text: str, most: int = MAX_EPISODES) -> tuple[EpisodeName, ...]:
     """Reads a ``--seeds`` argument.
 
     Args:
@@ -73,12 +92,12 @@ def slug(text: str) -> str:
     return name if len(name) <= 60 else f"{name[:50]}-and-more"
 
 
-def _parse_file(path: Path, most: int) -> set[TapeName]:
+def _parse_file(path: Path, most: int) -> set[EpisodeName]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the seed file {path} cannot be read ({error}): give a text file in UTF-8.") from error
-    names: set[TapeName] = set()
+    names: set[EpisodeName] = set()
     for number, line in enumerate(lines, start=1):
         content = line.partition("#")[0].strip()
         if content:
@@ -91,9 +110,9 @@ def _parse_file(path: Path, most: int) -> set[TapeName]:
     return names
 
 
-def _parse_list(text: str, most: int) -> set[TapeName]:
+def _parse_list(text: str, most: int) -> set[EpisodeName]:
     source = "published"
-    names: set[TapeName] = set()
+    names: set[EpisodeName] = set()
     for item in text.split(","):
         item = item.strip()
         if item.startswith("mint:"):
@@ -102,9 +121,9 @@ def _parse_list(text: str, most: int) -> set[TapeName]:
     return names
 
 
-def _parse_item(item: str, source: str, most: int) -> Iterable[TapeName]:
+def _parse_item(item: str, source: str, most: int) -> Iterable[EpisodeName]:
     if item in GROUPS:
-        return [TapeName("published", s.seed) for s in st.published_seeds() if item in ("published", s.group)]
+        return [EpisodeName("published", s.seed) for s in st.published_seeds() if item in ("published", s.group)]
     match = re.fullmatch(r"([0-9]+)(?:\s*-\s*([0-9]+))?", item)
     if match is None:
         if re.fullmatch(r"-\s*[0-9]+", item):
@@ -117,4 +136,4 @@ def _parse_item(item: str, source: str, most: int) -> Iterable[TapeName]:
         raise UsageError(f"the range {item} runs backwards: write {last}-{first}.")
     if last - first >= most:
         raise UsageError(f"the range {item} has {last - first + 1} seeds: one run plays at most {most}.")
-    return [TapeName(source, seed) for seed in range(first, last + 1)]
+    return [EpisodeName(source, seed) for seed in range(first, last + 1)]

@@ -8,7 +8,8 @@ import random
 from typing import Any
 
 import stocktake_jax as st
-from stocktake_agents.provider import Agent, Call, scripted
+from stocktake_agents.provider import Agent
+from stocktake_agents.scripted import Call, scripted
 
 Report = dict[str, Any]
 

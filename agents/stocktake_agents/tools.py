@@ -5,11 +5,13 @@ schema, or that the world refuses, changes nothing and is told why.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import stocktake_jax as st
+from stocktake_agents.arms.arm import Lens
 from stocktake_agents.provider import ToolCall
 from stocktake_agents.schema import ArgumentError, check_arguments
 
@@ -101,39 +103,71 @@ class Result:
         return asdict(self)
 
 
-def execute(episode: st.Episode, calls: Sequence[ToolCall]) -> list[Result]:
-    """Carries out the calls of one turn.
-
-    Args:
-        episode: the desk; moves on by at most one week.
-        calls: what the model called, unchecked.
-
-    Returns:
-        One result for every call, in order. Calls after the one which committed the week are ignored, since they were
-        made without having read its report.
-    """
-    week = episode.week
-    return [_ignored(call) if episode.week > week else _run(episode, call) for call in calls]
-
-
-def _ignored(call: ToolCall) -> Result:
-    content = (
-        "Ignored: place_order has already committed the week in this answer. Read the new report, then call again."
+def looks_like_a_call(text: str, tools: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a text holds what a server should have parsed as a tool call: a tool's name in call-like marks."""
+    names = "|".join(re.escape(tool["name"]) for tool in tools)
+    return (
+        re.search(rf"<(tool_call|function)\b|\[TOOL_CALLS\]|[\"']name[\"']\s*:\s*[\"']({names})[\"']", text) is not None
     )
-    return Result(call.id, call.name, content, error=True, unwrapped=False)
 
 
-def _run(episode: st.Episode, call: ToolCall) -> Result:
-    unwrapped = False
-    try:
-        if call.name not in _ACTIONS:
-            raise ArgumentError(f"there is no tool {call.name[:80]!r}: the tools are {', '.join(_ACTIONS)}.")
-        schema = next(tool["parameters"] for tool in TOOLS if tool["name"] == call.name)
-        arguments, unwrapped = check_arguments(call.arguments, schema)
-        content = _ACTIONS[call.name](episode, **arguments)
-    except (ArgumentError, st.Refused) as error:
-        return Result(call.id, call.name, f"Error: {error}", error=True, unwrapped=unwrapped)
-    return Result(call.id, call.name, content, error=False, unwrapped=unwrapped)
+class Desk:
+    """A desk as an agent meets it: behind a lens, with the tools of an arm.
+
+    Attributes:
+        stated: what the last accepted order said beside the order itself (beliefs, a plan), by argument.
+    """
+
+    def __init__(
+        self, episode: st.Episode, lens: Lens | None = None, tools: Sequence[Mapping[str, Any]] = TOOLS
+    ) -> None:
+        self.stated: dict[str, Any] = {}
+        self._episode = episode
+        self._lens = Lens() if lens is None else lens
+        self._schemas = {tool["name"]: tool["parameters"] for tool in tools}
+
+    def report(self) -> dict[str, Any]:
+        """This week's report as the agent reads it; asked for once a week."""
+        return self._lens.report(self._episode.report(), self._episode)
+
+    def execute(self, calls: Sequence[ToolCall]) -> list[Result]:
+        """Carries out the calls of one turn, which commits at most one week.
+
+        Args:
+            calls: what the model called, unchecked.
+
+        Returns:
+            One result for every call, in order. Calls after the one which committed the week are ignored, since they
+            were made without having read its report.
+        """
+        week = self._episode.week
+        return [self._ignored(call) if self._episode.week > week else self._run(call) for call in calls]
+
+    def _ignored(self, call: ToolCall) -> Result:
+        content = "Ignored: this answer has already committed the week. Read the new report, then call again."
+        return Result(call.id, call.name, content, error=True, unwrapped=False)
+
+    def _run(self, call: ToolCall) -> Result:
+        unwrapped = False
+        try:
+            if call.name not in self._schemas:
+                raise ArgumentError(f"there is no tool {call.name[:80]!r}: the tools are {', '.join(self._schemas)}.")
+            checked, unwrapped = check_arguments(call.arguments, self._schemas[call.name])
+            meant = self._lens.call(ToolCall(call.id, call.name, json.dumps(checked)))
+            content = self._act(meant.name, json.loads(meant.arguments))
+        except ArgumentError as error:
+            return Result(call.id, call.name, f"Error: {error}", error=True, unwrapped=unwrapped)
+        except st.Refused as error:
+            return Result(call.id, call.name, f"Error: {self._lens.words(str(error))}", True, unwrapped)
+        return Result(call.id, call.name, content, error=False, unwrapped=unwrapped)
+
+    def _act(self, name: str, arguments: dict[str, Any]) -> str:
+        if name != "place_order":
+            return self._lens.words(_LEVERS[name](self._episode, **arguments))
+        stated = {key: arguments.pop(key) for key in list(arguments) if key not in _ORDER}
+        self._episode.place_order(**arguments)
+        self.stated = stated
+        return json.dumps(self.report())
 
 
 def _lock_freight(episode: st.Episode, weeks: int) -> str:
@@ -157,15 +191,11 @@ def _buy_audit(episode: st.Episode) -> str:
     return f"Spot supplier: {episode.buy_audit()}."
 
 
-def _place_order(episode: st.Episode, **arguments: Any) -> str:
-    return json.dumps(episode.place_order(**arguments))
-
-
-_ACTIONS: dict[str, Callable[..., str]] = {
+_ORDER = ("rationale", "qty", "route", "supplier", "contract")
+_LEVERS: dict[str, Callable[..., str]] = {
     "lock_freight": _lock_freight,
     "expedite_air": _expedite_air,
     "inspect_batch": _inspect_batch,
     "buy_briefing": _buy_briefing,
     "buy_audit": _buy_audit,
-    "place_order": _place_order,
 }

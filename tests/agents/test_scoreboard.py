@@ -4,13 +4,14 @@ import io
 import json
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 import stocktake_jax as st
-from stocktake_agents import Outcome, TapeName, load_rows, parse_seeds, summaries
+from stocktake_agents import EpisodeName, Outcome, load_rows, parse_seeds, summaries
 from stocktake_agents.log import encode
 from stocktake_agents.scoreboard import Row, as_json, score_table, seed_table, summarise
 
@@ -19,7 +20,7 @@ PlayPlan = Callable[..., Outcome]
 
 def row(cost: float | None, seed: int = 25, floor: float = 6000.0, oracle: float | None = 5000.0) -> Row:
     status, weeks = ("ok", 26) if cost is not None else ("no_tool_call", 3)
-    return Row(TapeName("published", seed), "isolated", status, weeks, cost, floor, oracle)
+    return Row(EpisodeName("published", seed), "isolated", status, weeks, cost, floor, oracle)
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def finished(tmp_path: Path) -> Callable[[dict[int, float]], list[Row]]:
 
     def finish(costs: dict[int, float]) -> list[Row]:
         for seed, total in costs.items():
-            end = {"event": "end", "status": "ok", "week": 26, "total": total}
+            end = {"event": "end", "status": "ok", "week": 26, "total": total, "counts": {}, "usage": {}}
             (tmp_path / f"published-{seed}.jsonl").write_bytes(encode({"event": "header"}) + encode(end))
         return load_rows(tmp_path, parse_seeds("published"))
 
@@ -56,8 +57,8 @@ def test_negative_headroom_and_thin_seeds_are_those_of_the_paper(
     finished: Callable[[dict[int, float]], list[Row]],
 ) -> None:
     rows = finished({seed.seed: 5000.0 for seed in st.published_seeds()})
-    assert [r.tape.seed for r in rows if r.no_headroom] == [11]
-    assert [r.tape.seed for r in rows if r.thin] == [36, 160, 164]
+    assert [r.episode.seed for r in rows if r.no_headroom] == [11]
+    assert [r.episode.seed for r in rows if r.thin] == [36, 160, 164]
     [seed_11] = [r for r in rows if r.no_headroom]
     assert seed_11.skill is None
     assert seed_11.beats_floor
@@ -71,8 +72,8 @@ def test_the_floor_neither_beats_nor_loses_to_its_rounded_self() -> None:
 
 
 def test_what_was_not_completed_is_counted_and_never_averaged() -> None:
-    summary = summarise([row(5500.0), row(None), row(7000.0)], "all")
-    assert summary.seeds == 3
+    summary = summarise([row(5500.0, 1), row(None, 25), row(7000.0, 112)], "all")
+    assert (summary.seeds, summary.episodes) == (3, 3)
     assert summary.cost_mean == 6250.0
     assert (summary.skill_mean, summary.skill_seeds) == (-0.25, 2)
     assert (summary.below_floor, summary.beats_floor) == (1, 1)
@@ -80,8 +81,18 @@ def test_what_was_not_completed_is_counted_and_never_averaged() -> None:
 
 def test_nothing_to_average_is_not_a_number_nor_an_error() -> None:
     assert summarise([], "all").skill_mean is None
-    summary = summarise([row(None), row(4000.0, oracle=None)], "all")
+    summary = summarise([row(None, 1), row(4000.0, 25, oracle=None)], "all")
     assert (summary.skill_mean, summary.skill_median, summary.skill_seeds) == (None, None, 0)
+
+
+def test_repeats_are_averaged_before_seeds() -> None:
+    again = replace(row(5000.0, 25), episode=EpisodeName("published", 25, 2))
+    summary = summarise([row(6000.0, 25), again, row(5000.0, 1)], "all")
+    assert (summary.seeds, summary.episodes, summary.skill_seeds) == (2, 3, 2)
+    assert summary.skill_mean == pytest.approx((0.5 + 1.0) / 2)
+    assert summary.cost_mean == 5250.0
+    given_up = replace(row(None, 25), episode=EpisodeName("published", 25, 2))
+    assert summarise([row(6000.0, 25), given_up], "all").cost_mean == 6000.0
 
 
 def test_tapes_without_published_figures_have_a_floor_and_a_group(play_plan: PlayPlan, tmp_path: Path) -> None:
@@ -97,7 +108,7 @@ def test_only_finished_episodes_are_scored(play_plan: PlayPlan, tmp_path: Path) 
     play_plan("planner", "1,25")
     path = tmp_path / "out" / "published-1.jsonl"
     path.write_bytes(path.read_bytes()[:-10])
-    assert [r.tape.seed for r in load_rows(tmp_path / "out", parse_seeds("1,25,143"))] == [25]
+    assert [r.episode.seed for r in load_rows(tmp_path / "out", parse_seeds("1,25,143"))] == [25]
 
 
 def test_json_and_tables_agree(finished: Callable[[dict[int, float]], list[Row]]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import stocktake_jax as st
-from stocktake_agents import TapeName, UsageError, parse_seeds
+from stocktake_agents import EpisodeName, UsageError, parse_seeds
 from stocktake_agents.seeds import slug
 
 
@@ -39,7 +39,7 @@ def test_groups_are_the_published_seeds_by_profile() -> None:
 
 
 def test_a_name_draws_its_own_tape() -> None:
-    minted, published = TapeName("minted", 25).tape(), TapeName("published", 25).tape()
+    minted, published = EpisodeName("minted", 25).tape(), EpisodeName("published", 25).tape()
     assert int(minted.id) == int(published.id) == 25
     assert st.tape_digest(published) == st.tape_digest(st.published_tape(25)) != st.tape_digest(minted)
 

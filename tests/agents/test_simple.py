@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import stocktake_jax as st
-from stocktake_agents import AGENTS, Outcome, PolicyAgent, TapeName, parse_seeds, policy_agent
-from stocktake_agents.conversation import NUDGE, Conversation, latest_report, system_prompt
+from stocktake_agents import AGENTS, EpisodeName, Outcome, PolicyAgent, parse_seeds, policy_agent
+from stocktake_agents.conversation import NUDGE, Conversation, latest_report
 from stocktake_agents.simple import live_suppliers, planner
 from stocktake_agents.tools import TOOLS
 
@@ -31,7 +31,7 @@ def test_floor_costs_what_is_published_and_what_the_policy_costs(
 ) -> None:
     play_plan("floor", names)
     found = totals(streams("out"))
-    seeds = [seed for seed in st.published_seeds() if TapeName("published", seed.seed) in parse_seeds(names)]
+    seeds = [seed for seed in st.published_seeds() if EpisodeName("published", seed.seed) in parse_seeds(names)]
     costs = np.array([found[f"published-{seed.seed}.jsonl"] for seed in seeds])
     assert len(costs) == len(found) == (50 if names == "published" else 4)
     np.testing.assert_allclose(costs, [seed.floor for seed in seeds], atol=0.0501)
@@ -89,7 +89,7 @@ def test_an_illegal_action_of_a_policy_becomes_an_order_of_nothing(play_plan: Pl
 def test_a_policy_agent_is_a_function_of_the_conversation() -> None:
     tape = st.published_tape(25)
     episode = st.Episode(tape)
-    messages = Conversation(episode.report(), TOOLS).messages
+    messages = Conversation("The rules.", TOOLS, episode.report()).messages
     first = asyncio.run(PolicyAgent(st.policies.random_legal(), tape, jax.random.key(1)).turn(messages, []))
     again = asyncio.run(PolicyAgent(st.policies.random_legal(), tape, jax.random.key(1)).turn(messages, []))
     assert first == again
@@ -154,10 +154,8 @@ def test_live_suppliers_hold_unexpired_contracts_and_are_alive() -> None:
 
 def test_the_conversation_opens_with_the_rules_and_the_first_report() -> None:
     report = st.Episode(st.published_tape(25)).report()
-    system, first = Conversation(report, TOOLS).messages
-    assert system == {"role": "system", "content": system_prompt()}
-    assert "{" not in system_prompt()
-    assert all(word in system_prompt() for word in (*st.FACTORS, *st.ROUTES, *st.SUPPLIERS, "26", "100"))
+    system, first = Conversation("The rules.", TOOLS, report).messages
+    assert system == {"role": "system", "content": "The rules."}
     assert json.loads(first["content"]) == report
 
 
@@ -165,7 +163,7 @@ def test_the_latest_report_is_that_of_the_last_accepted_order() -> None:
     def result(name: str, content: Any, error: bool = False) -> dict[str, Any]:
         return {"id": "a", "name": name, "content": json.dumps(content), "error": error}
 
-    talk = Conversation({"week": 0}, TOOLS)
+    talk = Conversation("The rules.", TOOLS, {"week": 0})
     assert latest_report(talk.messages) == {"week": 0}
     talk.add_answer({}, [result("place_order", {"week": 1}), result("buy_audit", "ontime")], None)
     talk.add_answer({}, [result("place_order", "refused", error=True)], None)
@@ -175,7 +173,7 @@ def test_the_latest_report_is_that_of_the_last_accepted_order() -> None:
 
 def test_the_request_hash_names_messages_and_tools() -> None:
     def hash_after(*answers: str, tools: Any = TOOLS) -> str:
-        talk = Conversation({"week": 0}, tools)
+        talk = Conversation("The rules.", tools, {"week": 0})
         for text in answers:
             talk.add_answer({"text": text}, [], NUDGE)
         return talk.request_hash

@@ -10,7 +10,7 @@ from hypothesis import strategies as any_of
 import stocktake_jax as st
 from stocktake_agents import TOOLS, ToolCall
 from stocktake_agents.schema import MAX_TEXT, ArgumentError, check_arguments
-from stocktake_agents.tools import MAX_RATIONALE, execute
+from stocktake_agents.tools import MAX_RATIONALE, Desk
 
 SCHEMAS: dict[str, Any] = {tool["name"]: tool["parameters"] for tool in TOOLS}
 ORDER = {"rationale": "Demand looks normal.", "qty": 0}
@@ -95,7 +95,7 @@ def test_bad_arguments_change_nothing_and_name_field_and_range(
     untouched: st.Episode, name: str, arguments: Any, sentence: str
 ) -> None:
     before = untouched.report()
-    [result] = execute(untouched, [call(name, arguments)])
+    [result] = Desk(untouched).execute([call(name, arguments)])
     assert result.error
     assert sentence in result.content
     assert len(result.content) < 400
@@ -105,7 +105,7 @@ def test_bad_arguments_change_nothing_and_name_field_and_range(
 
 def test_the_world_has_the_last_word() -> None:
     episode = st.Episode(st.published_tape(25))
-    [result] = execute(episode, [call("place_order", ORDER | {"qty": 5, "route": "suez", "supplier": "backup"})])
+    [result] = Desk(episode).execute([call("place_order", ORDER | {"qty": 5, "route": "suez", "supplier": "backup"})])
     assert result.error
     assert "backup" in result.content
     assert episode.week == 0
@@ -116,7 +116,7 @@ def test_an_object_encoded_twice_is_unwrapped_and_counted(layers: int) -> None:
     contract: Any = {"action": "sign", "supplier": "qualified"}
     arguments: Any = ORDER | {"contract": json.dumps(contract) if layers == 2 else contract}
     episode = st.Episode(st.published_tape(25))
-    [result] = execute(episode, [call("place_order", json.dumps(json.dumps(arguments)))])
+    [result] = Desk(episode).execute([call("place_order", json.dumps(json.dumps(arguments)))])
     assert not result.error
     assert result.unwrapped
     assert "qualified" in [c["supplier"] for c in json.loads(result.content)["contracts"]]
@@ -138,10 +138,10 @@ def test_every_call_gets_one_result_in_order_and_only_one_order_commits() -> Non
         call("place_order", ORDER, "5"),
         call("buy_audit", {}, "6"),
     ]
-    results = execute(episode, calls)
+    results = Desk(episode).execute(calls)
     assert [result.id for result in results] == ["1", "2", "3", "4", "5", "6"]
     assert [result.error for result in results] == [False, True, True, False, True, True]
-    assert all(result.content.startswith("Ignored: place_order has already") for result in results[4:])
+    assert all(result.content.startswith("Ignored: this answer has already") for result in results[4:])
     assert episode.week == 1
     assert json.loads(results[3].content) == episode.report()
     assert "audit" not in episode.history[0]["costs"]
@@ -150,7 +150,7 @@ def test_every_call_gets_one_result_in_order_and_only_one_order_commits() -> Non
 def test_levers_are_answered_in_words() -> None:
     episode = st.Episode(st.published_tape(25))
     names = {"expedite_air": {"qty": 2**40}, "inspect_batch": {}, "buy_briefing": {}, "buy_audit": {}}
-    results = execute(episode, [call(name, arguments, name) for name, arguments in names.items()])
+    results = Desk(episode).execute([call(name, arguments, name) for name, arguments in names.items()])
     assert not any(result.error for result in results)
     assert results[0].content == "20 units will arrive by air next week."
     assert results[2].content == "Canal: calm."
@@ -161,9 +161,9 @@ def test_levers_are_answered_in_words() -> None:
 def test_no_call_is_accepted_after_the_last_week() -> None:
     episode = st.Episode(st.published_tape(25))
     while not episode.done:
-        execute(episode, [call("place_order", ORDER)])
+        Desk(episode).execute([call("place_order", ORDER)])
     total = episode.total_cost
-    results = execute(episode, [call("place_order", ORDER), call("buy_briefing", {}), call("buy_audit", {})])
+    results = Desk(episode).execute([call("place_order", ORDER), call("buy_briefing", {}), call("buy_audit", {})])
     assert all(result.error for result in results)
     assert episode.total_cost == total
 
