@@ -79,6 +79,7 @@ MODEL_FAULTS = (
     "echo",
 )
 BASES = {"anthropic": "", "openai": "/v1", "openrouter": "/v1", "local": "/v1"}
+LISTED = ("fake", "vendor/fake")  # what it says it serves; it answers to every name that has no "missing" in it
 LEVEL = 93  # the base-stock level of the rule it plays
 HTML = "<!DOCTYPE html><html><head><title>Bad gateway</title></head><body><h1>502</h1><p>Bad gateway</p></body></html>"
 _REASONING = 20  # tokens of every answer
@@ -321,8 +322,8 @@ class Loopback:
     def _listed(self, request: Request, name: str) -> Answer:
         models = {"GET /v1/models": None, "GET /models": None}
         if name in models:
-            entry = {"id": "fake", "object": "model", "context_length": self.context or 128_000}
-            return Answer(200, {"object": "list", "data": [entry]})
+            sizes = {"context_length": self.context or 128_000, "top_provider": {"max_completion_tokens": 32_000}}
+            return Answer(200, {"data": [{"id": name, "object": "model", **sizes} for name in LISTED]})
         if name.startswith("GET /v1/models/") and "missing" not in name:
             model = request.path.rpartition("/")[2]
             return Answer(200, {"id": model, "max_input_tokens": self.context or 200_000, "max_tokens": 64_000})
@@ -713,6 +714,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--seed", type=int, default=0, help="of the faults")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before every answer")
+    parser.add_argument("--faulty-attempts", type=int, default=2, help="at one conversation")
+    parser.add_argument("--retry-after", default="0.02", help="seconds that a 429 asks to wait")
+    parser.add_argument("--hang", type=float, default=3_600.0, help="seconds")
     parser.add_argument("--key", help="the only key it accepts")
     parser.add_argument("--context", type=int, help="tokens of the model's context")
     parser.add_argument("--silent-context", action="store_true", help="cut longer conversations in silence")
@@ -723,9 +727,13 @@ def main() -> None:
         faults=faults,
         seed=options.seed,
         latency=options.latency,
+        faulty_attempts=options.faulty_attempts,
+        retry_after=options.retry_after,
+        hang=options.hang,
         key=options.key,
         context=options.context,
         silent_context=options.silent_context,
+        bodies=False,
         port=options.port,
     )
     with server:

@@ -19,7 +19,12 @@ from stocktake_agents.wires import api_agent
 from tests.agents.loopback import MODEL_FAULTS, TRANSPORT_FAULTS, Loopback
 
 CANARY = "sk-canary/0123456789abcdef"
-MODELS = {"anthropic": "anthropic/fake", "openai": "openai/fake", "openrouter": "openrouter/a/fake", "local": "local/f"}
+MODELS = {
+    "anthropic": "anthropic/fake",
+    "openai": "openai/fake",
+    "openrouter": "openrouter/vendor/fake",
+    "local": "local/f",
+}
 WIRES = tuple(MODELS)
 ORDER = {
     "name": "place_order",
@@ -276,16 +281,15 @@ def test_a_context_cut_in_silence_is_found_out() -> None:
 
 @pytest.mark.parametrize("provider", WIRES)
 def test_looking_up(provider: str) -> None:
+    sizes = {"openrouter": (128_000, 32_000), "anthropic": (200_000, 64_000), "openai": (None, None)}
     with Loopback() as server:
-        if provider == "local":
-            with pytest.raises(ProviderError, match="there is no model f; the server lists 1: fake"):
-                on_wire(server, provider, lambda wire: wire.look_up())
-        elif provider == "openrouter":
-            with pytest.raises(ProviderError, match="there is no model a/fake"):
-                on_wire(server, provider, lambda wire: wire.look_up())
+        if provider in sizes:
+            context, most = sizes[provider]
+            found = on_wire(server, provider, lambda wire: wire.look_up())
+            assert found == {"context": context, "max_output": most}
         else:
-            sizes = on_wire(server, provider, lambda wire: wire.look_up())
-            assert sizes["context"] == (200_000 if provider == "anthropic" else None)
+            with pytest.raises(ProviderError, match="there is no model f; the server lists 2: fake, vendor/fake"):
+                on_wire(server, provider, lambda wire: wire.look_up())
 
 
 def test_sixty_four_conversations_share_their_connections() -> None:

@@ -372,9 +372,10 @@ def test_odd_usage_still_adds_up() -> None:
     assert usage is not None
     assert usage.output == 48
     more = changed(CHAT_ANSWER, "usage", "prompt_tokens_details", value={"cached_tokens": 5_000})
+    assert Server(more).ask(setup("local")).usage == Usage(cache_read=1_000, output=30, reasoning=18)
+    more = changed(more, "usage", "prompt_tokens_details", value={"cached_tokens": 900, "cache_write_tokens": 500})
     usage = Server(more).ask(setup("local")).usage
-    assert usage is not None
-    assert usage.prompt == 1_000
+    assert usage == Usage(cache_read=900, cache_write_5m=100, output=30, reasoning=18)
     assert Server(changed(CHAT_ANSWER, "usage", value=None)).ask(setup("local")).usage is None
 
 
@@ -488,6 +489,17 @@ def test_an_answer_with_nothing_but_a_cut_call(provider: str) -> None:
         assert not talk[-2].get("tool_calls")
 
 
+def test_blank_text_does_not_go_back_on_messages() -> None:
+    thinking, _, text, use = MESSAGES_ANSWER["content"]  # type: ignore[misc]
+    blank = {**text, "text": "\n"}
+    turn = Server({**MESSAGES_ANSWER, "content": [thinking, blank, use]}).ask(setup("anthropic"))
+    assert (turn.text, turn.extra) == ("", [thinking, use])
+    nothing = {**MESSAGES_ANSWER, "content": [blank], "stop_reason": "end_turn"}
+    turn = Server(nothing).ask(setup("anthropic"))
+    assert (turn.text, turn.stop) == ("", "end")
+    assert turn.extra[0]["text"].strip()
+
+
 @pytest.mark.parametrize("name", [None, "", 7])
 def test_calls_get_ids_of_their_own(name: Any) -> None:
     answer = json.loads(json.dumps(CHAT_ANSWER))
@@ -565,6 +577,14 @@ def test_every_form_of_error_body_is_read(body: Any, words: str) -> None:
     assert words in str(refusal(httpx2.Response(500, json=body)))
 
 
+@pytest.mark.parametrize("provider", PROVIDER_NAMES)
+def test_no_redirect_takes_the_key_along(provider: str) -> None:
+    server = Server(httpx2.Response(307, json={}, headers={"location": "http://elsewhere.invalid/"}), ANSWERS[provider])
+    with pytest.raises(ProviderError, match="307"):
+        server.ask(setup(provider))
+    assert len(server.requests) == 1
+
+
 def test_html_and_long_errors_are_shown_short() -> None:
     page = "<html><head><style>b {}</style><title>Bad gateway</title></head><body>" + "x" * 5_000 + "</body></html>"
     caught = refusal(httpx2.Response(502, text=page))
@@ -617,6 +637,7 @@ def test_a_date_to_wait_for() -> None:
         ({"choices": None, "output": None, "content": None}, "no "),
         ({"choices": [], "output": {}, "content": "text"}, "no "),
         ({"choices": [{"finish_reason": "stop"}]}, "no "),
+        ({"choices": [{"finish_reason": "error", "message": {"content": "I wa"}}]}, "no "),
     ],
 )
 def test_a_200_without_an_answer(provider: str, answer: Any, words: str) -> None:
@@ -656,6 +677,7 @@ def test_lost_connections(provider: str, error: Exception, fault: Fault, billed:
     caught = refusal(error, provider=provider)
     assert (caught.fault, caught.billed) == (fault, billed)
     assert str(error) in str(caught)
+    assert URLS[provider] in str(caught)
 
 
 def test_no_attempt_is_repeated() -> None:

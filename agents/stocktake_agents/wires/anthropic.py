@@ -69,7 +69,8 @@ class AnthropicWire(ModelWire):
         if not isinstance(content, list):
             raise no_answer("the answer has no content")
         reason = body.get("stop_reason")
-        blocks = objects(content)
+        # A blank text, which a model may write, is refused when it comes back.
+        blocks = [b for b in objects(content) if b.get("type") != "text" or str(b.get("text", "")).strip()]
         if (
             reason in ("max_tokens", "model_context_window_exceeded")
             and blocks

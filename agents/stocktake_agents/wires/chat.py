@@ -75,8 +75,8 @@ class ChatWire(ModelWire):
             complaint = read_complaint(200, self._connection.redact(json.dumps(choice)))
             raise Refused(complaint, after=None, billed=True)
         message = choice.get("message")
-        if not isinstance(message, dict):
-            raise no_answer("the answer has no message")
+        if not isinstance(message, dict) or choice.get("finish_reason") == "error":
+            raise no_answer("the answer has no message, or one that ended in an error")
         usage = _usage(body.get("usage"))
         if self.setup.provider == "local" and usage is not None:
             _refuse_truncation(usage, messages)

@@ -62,7 +62,8 @@ class Connection:
 
         Args:
             sdk: "anthropic" or "openai".
-            base_url: where requests go; given always, so that no environment variable can send them elsewhere.
+            base_url: where requests go, without credentials; given always, so that no environment variable can send
+                them elsewhere.
             key: the API key.
             deadlines: ``connect`` and ``idle`` are kept here, the others by the caller.
             connections: the most requests at a time.
@@ -72,6 +73,7 @@ class Connection:
         import httpx2
 
         self._sdk = importlib.import_module(sdk)
+        self._base_url = base_url
         self._response = httpx2.Response
         self._secrets = sorted(_spellings(key), key=len, reverse=True) if len(key) >= SHORTEST_SECRET else []
         timeout = httpx2.Timeout(deadlines.idle, connect=deadlines.connect)
@@ -144,8 +146,12 @@ class Connection:
         sent = type(cause).__name__ not in _UNSENT
         what = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
         if isinstance(error, self._sdk.APITimeoutError):
-            return ProviderError(f"no answer in time ({self.redact(what)})", Fault.TIMEOUT, billed=sent)
-        return ProviderError(f"the connection failed ({self.redact(what)})", Fault.TRANSIENT, billed=sent)
+            return ProviderError(
+                f"no answer in time from {self._base_url} ({self.redact(what)})", Fault.TIMEOUT, billed=sent
+            )
+        return ProviderError(
+            f"the connection to {self._base_url} failed ({self.redact(what)})", Fault.TRANSIENT, billed=sent
+        )
 
     def redact_key(self, text: str) -> str:
         """A text without the key, however JSON may spell it."""
