@@ -1,10 +1,13 @@
 """The desk: one episode on the host, every call checked, every refusal a sentence (docs/rules.md 2)."""
 
 import functools
+import math
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stocktake_jax import env, logistics
@@ -31,18 +34,76 @@ class Refused(ValueError):
         self.code = code
 
 
-@jax.jit
-def _open(params: WorldParams, first: Row) -> tuple[State, Observation]:
+# Fetching an array from a device, or sending one, has its price whatever its size. So a week goes to the device as one
+# vector and comes back as two; the tape and the parameters stay there.
+Packed = tuple[jax.Array, jax.Array]
+
+
+def _pack(tree: Any) -> Packed:
+    """All leaves in two vectors: whole numbers and truth values, and floats."""
+    leaves = jax.tree.leaves(tree)
+    return (
+        jnp.concatenate([jnp.ravel(leaf).astype(jnp.int32) for leaf in leaves if not _is_float(leaf)]),
+        jnp.concatenate([jnp.ravel(leaf) for leaf in leaves if _is_float(leaf)]),
+    )
+
+
+class _Unpack:
+    """Undoes ``_pack`` on the host, given a tree of shapes and types."""
+
+    def __init__(self, shapes: Any) -> None:
+        leaves, self._structure = jax.tree.flatten(shapes)
+        ends = {True: 0, False: 0}
+        self._parts = []
+        for leaf in leaves:
+            floating = _is_float(leaf)
+            start = ends[floating]
+            ends[floating] = start + math.prod(leaf.shape)
+            self._parts.append((floating, slice(start, ends[floating]), leaf.shape, leaf.dtype))
+
+    def __call__(self, packed: Packed) -> Any:
+        whole, floats = map(np.asarray, packed)
+        return jax.tree.unflatten(
+            self._structure,
+            [
+                (floats if floating else whole)[part].reshape(shape).astype(dtype)[()]
+                for floating, part, shape, dtype in self._parts
+            ],
+        )
+
+
+def _is_float(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def _first(params: WorldParams, rows: Row) -> tuple[State, Observation]:
     state = logistics.initial_state(params)
-    return state, env.observe_row(params, state, first)
+    return state, env.observe_row(params, state, _row(rows, 0))
 
 
 @jax.jit
-def _commit(
-    params: WorldParams, state: State, action: Action, now: Row, row: Row
-) -> tuple[State, WeekResult, Observation]:
-    following, result = logistics.transition(params, state, action, now, row)
-    return following, result, env.observe_row(params, following, row)
+def _next(
+    params: WorldParams, state: State, action: jax.Array, rows: Row, week: jax.Array
+) -> tuple[State, tuple[WeekResult, Observation]]:
+    row = _row(rows, week + 1)
+    following, result = logistics.transition(params, state, Action(*action), _row(rows, week), row)
+    return following, (result, env.observe_row(params, following, row))
+
+
+def _row(rows: Row, week: Any) -> Row:
+    return jax.tree.map(lambda column: column[week], rows)
+
+
+@jax.jit
+def _open(params: WorldParams, rows: Row) -> tuple[State, Packed]:
+    state, observation = _first(params, rows)
+    return state, _pack(observation)
+
+
+@jax.jit
+def _commit(params: WorldParams, state: State, action: jax.Array, rows: Row, week: jax.Array) -> tuple[State, Packed]:
+    following, seen = _next(params, state, action, rows, week)
+    return following, _pack(seen)
 
 
 class Episode:
@@ -71,11 +132,15 @@ class Episode:
                 f"{self._params.horizon + 1} weeks."
             )
         with jax.enable_x64(True):
-            state, observation = _open(self._params, self._tape.week(0))
+            numbers, rows = jax.device_put((self._params, self._tape.rows))
+            state, observation = _open(numbers, rows)
             # Compiles the week before it is needed, so that no agent ever waits for a compiler.
-            jax.block_until_ready(_commit(self._params, state, Action(), self._tape.week(0), self._tape.week(1)))
-        self._state = state
-        self.observation: Observation = jax.device_get(observation)
+            idle = np.zeros(len(fields(Action)), np.int32)
+            jax.block_until_ready(_commit(numbers, state, idle, rows, np.int32(0)))
+            _, seen = _next.eval_shape(numbers, state, idle, rows, np.int32(0))
+            self.observation: Observation = _Unpack(seen[1])(observation)
+        self._unpack = _Unpack(seen)
+        self._device_params, self._device_rows, self._state = numbers, rows, state
         self.total_cost = 0.0
         self.history: list[dict] = []
         self._levers: dict[str, int] = {}
@@ -180,21 +245,19 @@ class Episode:
         if qty > 0:
             ordered["route"] = self._index(route, ROUTES, Refusal.ROUTE)
             ordered["supplier"] = self._index(supplier, SUPPLIERS, Refusal.SUPPLIER)
-        action = Action(**ordered, **self._levers)
+        asked = ordered | self._levers
+        action = np.array([asked.get(field.name, 0) for field in fields(Action)], np.int32)
         with jax.enable_x64(True):
-            following, result, observation = _commit(
-                self._params, self._state, action, self._now, self._tape.week(self.week + 1)
-            )
-        result, observation = jax.device_get((result, observation))
+            following, seen = _commit(self._device_params, self._state, action, self._device_rows, np.int32(self.week))
+        result, observation = self._unpack(seen)
         if result.refusal:
             raise self._refused(Refusal(int(result.refusal)), supplier)
-        asked = None if contract is None else dict(contract)
         arguments = {
             "rationale": rationale,
             "qty": int(qty),
             "route": route,
             "supplier": supplier,
-            "contract": asked,
+            "contract": None if contract is None else dict(contract),
         }
         self.history.append(
             {

@@ -196,7 +196,8 @@ def in_the_middle():
 
 def everything(desk):
     """All that a desk holds, copied."""
-    held = {name: value for name, value in vars(desk).items() if name not in ("_params", "_tape", "_rows")}
+    constants = ("_params", "_tape", "_rows", "_device_params", "_device_rows", "_unpack")
+    held = {name: value for name, value in vars(desk).items() if name not in constants}
     return copy.deepcopy(jax.device_get(held)) | {"reads": desk.report(), "week": desk.week, "done": desk.done}
 
 
