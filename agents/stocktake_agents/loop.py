@@ -1,8 +1,7 @@
 """One episode, from the first report to the end event; the same loop plays it and replays it."""
 
-import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -86,10 +85,9 @@ async def play(
     stopping: Callable[[], bool],
     seat: Seat,
     name: str,
+    aside: Callable[..., Awaitable[Any]],
 ) -> str:
     """Plays an episode to its end, or until it is stopped at the boundary between two turns.
-
-    The world and the disk are moved in worker threads, so that no step ever keeps the event loop from its requests.
 
     Args:
         line: leads to the agent.
@@ -102,6 +100,8 @@ async def play(
         stopping: whether the run is to stop; asked before each new turn.
         seat: kept up to date.
         name: of the episode, for records.
+        aside: runs a function in another thread, so that neither the world nor the disk ever keeps the event loop from
+            its requests.
 
     Returns:
         How the episode ended, one of ``MODEL_STATUSES``; or "user" when it was stopped.
@@ -110,12 +110,8 @@ async def play(
         ProviderError: the agent cannot answer now.
         UsageError: the log is not this episode's.
     """
-    desk = Desk(episode, lens, arm.tools)
-    talk = Conversation(arm.system, arm.tools, await asyncio.to_thread(desk.report))
-    counts = {"turns": 0, "nudges": 0, "errors": 0, "unwrapped": 0, "suspected_parser_failures": 0}
-    patience, usage, usd = Patience(limits), Usage(), 0.0
-    status = "ok"
-    while status == "ok" and not episode.done:
+    table: Table = await aside(Table, arm, lens, episode, log, limits)
+    while table.status == "ok" and not episode.done:
         recorded = log.next_turn()
         if recorded is not None:
             turn = Turn.from_json(recorded)
@@ -124,50 +120,70 @@ async def play(
         else:
             seat.asked_at = time.monotonic()
             try:
-                turn = await line.ask(talk.messages, arm.tools, name, episode.week, deadline)
+                turn = await line.ask(table.talk.messages, arm.tools, name, episode.week, deadline)
             except Stopped:
                 return "user"
             finally:
                 seat.asked_at = None
                 seat.turns += 1
-        week, said = episode.week, turn.to_json()
-        request = {"event": "turn", "week": week, "request": talk.request_hash, "turn": said}
-        results, events = await asyncio.to_thread(_carry_out, log, request, desk, episode, turn)
+        await aside(table.answered, turn)
         seat.week = episode.week
+    return table.status
 
-        status, reminder = patience.judge(turn, episode.week > week)
-        talk.add_answer(said, results, reminder)
+
+class Table:
+    """An episode and all that is kept of it: desk, conversation, log and counts.
+
+    Attributes:
+        talk: the conversation so far.
+        status: "ok" while the episode goes on, and when it was played to its end.
+    """
+
+    def __init__(self, arm: Arm, lens: Lens, episode: st.Episode, log: EpisodeLog, limits: Limits) -> None:
+        self._episode, self._log, self._tools = episode, log, arm.tools
+        self._desk = Desk(episode, lens, arm.tools)
+        self.talk = Conversation(arm.system, arm.tools, self._desk.report())
+        self.status = "ok"
+        self._patience = Patience(limits)
+        self._counts = {"turns": 0, "nudges": 0, "errors": 0, "unwrapped": 0, "suspected_parser_failures": 0}
+        self._usage, self._usd = Usage(), 0.0
+
+    def answered(self, turn: Turn) -> None:
+        """Puts an answer on disk, moves the world, and puts down what came of it."""
+        episode, week, said = self._episode, self._episode.week, turn.to_json()
+        self._log.record({"event": "turn", "week": week, "request": self.talk.request_hash, "turn": said}, durable=True)
+        results = [result.to_json() for result in self._desk.execute(turn.calls)]
+        committed = episode.week > week
+        self.status, reminder = self._patience.judge(turn, committed)
+        self.talk.add_answer(said, results, reminder)
+        self._count(turn, results, reminder)
+        self._log.record({"event": "result", "week": week, "results": results, "nudge": reminder})
+        if committed:
+            self._log.record(self._week())
+        if self.status != "ok" or episode.done:
+            self._log.record(self._end(), durable=True)
+
+    def _count(self, turn: Turn, results: list[dict[str, Any]], reminder: str | None) -> None:
+        counts = self._counts
         counts["turns"] += 1
         counts["nudges"] += reminder is not None
         counts["errors"] += sum(result["error"] for result in results)
         counts["unwrapped"] += sum(result["unwrapped"] for result in results)
-        counts["suspected_parser_failures"] += not turn.calls and looks_like_a_call(turn.text, arm.tools)
-        usage, usd = usage + (turn.usage or Usage()), usd + (turn.usd or 0.0)
+        counts["suspected_parser_failures"] += not turn.calls and looks_like_a_call(turn.text, self._tools)
+        self._usage += turn.usage or Usage()
+        self._usd += turn.usd or 0.0
 
-        events.insert(0, {"event": "result", "week": week, "results": results, "nudge": reminder})
-        if status != "ok" or episode.done:
-            events.append(
-                {"event": "end", "status": status, "week": episode.week, "total": float(episode.total_cost),
-                 "counts": counts, "usage": asdict(usage), "usd_reported": usd}
-            )  # fmt: skip
-        await asyncio.to_thread(_record, log, events)
-    return status
+    def _week(self) -> dict[str, Any]:
+        played = self._episode.history[-1]
+        costs = {name: float(cost) for name, cost in played["costs"].items()}
+        return {
+            "event": "week", "week": self._episode.week, "calls": played["calls"], "stated": self._desk.stated,
+            "costs": costs, "total": float(self._episode.total_cost),
+        }  # fmt: skip
 
-
-def _carry_out(
-    log: EpisodeLog, request: dict[str, Any], desk: Desk, episode: st.Episode, turn: Turn
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Puts an answer on disk, then moves the world; the results of its calls, and the event of a committed week."""
-    log.record(request, durable=True)
-    results = [result.to_json() for result in desk.execute(turn.calls)]
-    if episode.week == request["week"]:
-        return results, []
-    played = episode.history[-1]
-    costs = {name: float(cost) for name, cost in played["costs"].items()}
-    event = {"event": "week", "week": episode.week, "calls": played["calls"], "stated": desk.stated, "costs": costs}
-    return results, [event | {"total": float(episode.total_cost)}]
-
-
-def _record(log: EpisodeLog, events: list[dict[str, Any]]) -> None:
-    for event in events:
-        log.record(event, durable=event["event"] == "end")
+    def _end(self) -> dict[str, Any]:
+        return {
+            "event": "end", "status": self.status, "week": self._episode.week,
+            "total": float(self._episode.total_cost), "counts": self._counts, "usage": asdict(self._usage),
+            "usd_reported": self._usd,
+        }  # fmt: skip

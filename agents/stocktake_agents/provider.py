@@ -5,7 +5,7 @@ else of them, so they share tools, checks, logs, resume and scores.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import stocktake_jax as st
@@ -61,7 +61,8 @@ class Turn:
 
     def to_json(self) -> dict[str, Any]:
         """The turn as a plain JSON object; ``from_json`` is its inverse."""
-        return asdict(self) | {"calls": [asdict(call) for call in self.calls]}
+        usage = None if self.usage is None else dict(vars(self.usage))
+        return vars(self) | {"calls": [dict(vars(call)) for call in self.calls], "usage": usage}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Turn":

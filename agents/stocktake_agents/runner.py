@@ -6,12 +6,14 @@ touches nothing else.
 """
 
 import asyncio
+import gc
 import signal
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -208,6 +210,9 @@ class _Run:
         self._ended: list[EpisodeName] = []
         self._fatal: UsageError | LogError | None = None
         self._halt: ProviderError | None = None
+        # One thread, first come, first served: many would only take turns at the interpreter, and each episode would
+        # wait for all.
+        self._worker = ThreadPoolExecutor(1, "world")
 
     async def all(self) -> None:
         """Plays what is waiting."""
@@ -215,7 +220,11 @@ class _Run:
         heart = asyncio.create_task(self._heartbeat.beat(len(waiting), self._ended, self._seats, self._stop))
         try:
             with _first_ctrl_c(self._stop):
-                await asyncio.to_thread(self._warm_up, waiting[0])
+                await self._aside(self._warm_up, waiting[0])
+                # What JAX has built by now stays. Left to the collector, a full pass over it would stop all threads for
+                # a tenth of a second, now and then.
+                gc.collect()
+                gc.freeze()
                 async with self._lines() as open_line:
                     limit = asyncio.Semaphore(self._plan.concurrency)
                     await asyncio.gather(*(self._one(name, open_line, limit) for name in waiting))
@@ -224,6 +233,8 @@ class _Run:
             heart.cancel()
             with suppress(asyncio.CancelledError):
                 await heart
+            self._worker.shutdown(wait=False)
+            gc.unfreeze()
         if self._fatal is not None:
             raise self._fatal
 
@@ -298,17 +309,21 @@ class _Run:
     async def _play(self, name: EpisodeName, open_line: Callable[[st.Tape, int], Line], seat: Seat) -> str:
         plan = self._plan
         deadline = time.monotonic() + plan.deadlines.episode
-        tape = await asyncio.to_thread(name.tape)
+        tape = await self._aside(name.tape)
         identity = _identity(name, tape, self._settings)
-        log = await asyncio.to_thread(EpisodeLog, plan.log_path(name), identity, utc_now())
+        log = await self._aside(EpisodeLog, plan.log_path(name), identity, utc_now())
         try:
-            episode, lens = await asyncio.to_thread(lambda: (st.Episode(tape), plan.arm.open(tape)))
-            line = await asyncio.to_thread(open_line, tape, name.repeat)
+            episode = await self._aside(st.Episode, tape)
+            lens = await self._aside(plan.arm.open, tape)
+            line = await self._aside(open_line, tape, name.repeat)
             return await play(
-                line, plan.arm, lens, episode, log, plan.limits, deadline, self._stopping, seat, name.stem
+                line, plan.arm, lens, episode, log, plan.limits, deadline, self._stopping, seat, name.stem, self._aside
             )
         finally:
             log.close()
+
+    async def _aside(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work, *arguments)
 
     def _stopping(self) -> bool:
         return self._stop.is_set() or self._fatal is not None or self._halt is not None

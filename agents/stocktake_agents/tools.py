@@ -7,7 +7,7 @@ schema, or that the world refuses, changes nothing and is told why.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import stocktake_jax as st
@@ -100,7 +100,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """The result as a plain JSON object."""
-        return asdict(self)
+        return dict(vars(self))
 
 
 def looks_like_a_call(text: str, tools: Sequence[Mapping[str, Any]]) -> bool:
@@ -165,9 +165,9 @@ class Desk:
         if name != "place_order":
             return self._lens.words(_LEVERS[name](self._episode, **arguments))
         stated = {key: arguments.pop(key) for key in list(arguments) if key not in _ORDER}
-        self._episode.place_order(**arguments)
+        report = self._episode.place_order(**arguments)
         self.stated = stated
-        return json.dumps(self.report())
+        return json.dumps(self._lens.report(report, self._episode))
 
 
 def _lock_freight(episode: st.Episode, weeks: int) -> str:
