@@ -41,7 +41,7 @@ event loop never late by 100 ms; under 1 MB of memory an episode.
 
 @dataclass
 class Clock:
-    """What a fake provider saw: seconds between an answer and the next request of its episode, and the loop's delays."""
+    """What a fake provider saw: seconds from an answer to the next request of its episode, and the loop's delays."""
 
     seconds: float
     answered: dict[int, float]

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from stocktake_agents.arm_names import ARM_NAMES, make_arm
-from stocktake_agents.cli import exit_codes, leave_unless_complete
+from stocktake_agents.cli import FILE, exit_codes, leave_unless_complete, model_options
 from stocktake_agents.errors import UsageError
 from stocktake_agents.estimate import estimate
 from stocktake_agents.exports import export
@@ -39,7 +39,6 @@ Keys come from ANTHROPIC_API_KEY, OPENAI_API_KEY, OPENROUTER_API_KEY and, if a l
 The same command again resumes a run that was stopped, and does nothing to one that is complete.
 Exit codes: 0 all planned episodes ended, 1 failed, 2 bad use, 3 incomplete but resumable, 130 Ctrl-C.
 """
-FILE = click.Path(path_type=Path)
 
 
 @click.command(
@@ -57,12 +56,7 @@ FILE = click.Path(path_type=Path)
 @click.option("--repeats", type=click.IntRange(1, 1000), default=1, help="How often each tape is played.")
 @click.option("--out", type=FILE, show_default="runs/MODEL-ARM-SEEDS", help="Results folder.")
 @click.option("--concurrency", type=click.IntRange(1, 256), default=8, help="Episodes and requests at a time.")
-@click.option("--effort", help="How hard the model is to think, in the provider's words (low, medium, high ...).")
-@click.option("--temperature", type=click.FloatRange(0, 2), help="Sent only if given.")
-@click.option("--max-output-tokens", type=click.IntRange(256, 1_000_000), help="The most tokens of one answer.")
-@click.option("--base-url", help="Where requests go, if not to the provider's own address.")
-@click.option("--openrouter-provider", help="The one host that OpenRouter may pass requests on to.")
-@click.option("--prices", type=FILE, help="Prices of tokens (JSON, by model string).")
+@model_options
 @click.option("--max-usd", type=click.FloatRange(0, min_open=True), help="The most that the results may cost.")
 @click.option("--attempts", type=click.IntRange(1, 100), default=Retries.attempts, help="Of one request.")
 @click.option("--connect-timeout", type=float, default=Deadlines.connect, help="Seconds for a connection.")

@@ -2,13 +2,32 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import click
 
 from stocktake_agents.errors import LogError, UsageError
 from stocktake_agents.runner import Outcome
+
+FILE = click.Path(path_type=Path)
+_MODEL_OPTIONS = (
+    click.option("--effort", help="How hard the model is to think, in the provider's words (low, medium, high ...)."),
+    click.option("--temperature", type=click.FloatRange(0, 2), help="Sent only if given."),
+    click.option("--max-output-tokens", type=click.IntRange(256, 1_000_000), help="The most tokens of one answer."),
+    click.option("--base-url", help="Where requests go, if not to the provider's own address."),
+    click.option("--openrouter-provider", help="The one host that OpenRouter may pass requests on to."),
+    click.option("--prices", type=FILE, help="Prices of tokens (JSON, by model string)."),
+)
+
+
+def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that tell a model behind an API apart from others of its name, and what its tokens cost."""
+    for option in reversed(_MODEL_OPTIONS):
+        command = option(command)
+    return command
 
 
 def resume_command() -> str:

@@ -19,7 +19,7 @@ so that an interrupted episode leaves the same bytes as one that was not.
 import json
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,43 @@ def _brief(value: Any) -> str:
     return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
-class EpisodeLog:
+class Record:
+    """What a log holds, to be met again event by event."""
+
+    def __init__(self, path: Path, events: Sequence[Event]) -> None:
+        """Starts behind the header, ``events[0]``."""
+        self._path = path
+        self._line = min(len(events), 1)
+        self._recorded = deque(events[1:])
+
+    def next_turn(self) -> Mapping[str, Any] | None:
+        """The turn on record for this moment, or None when there is none."""
+        return self._recorded[0]["turn"] if self._recorded and self._recorded[0]["event"] == "turn" else None
+
+    def record(self, event: Event, durable: bool = False) -> None:
+        """Finds an event on record.
+
+        Args:
+            event: what just happened; its first key is ``event``.
+            durable: says nothing here.
+
+        Raises:
+            UsageError: the record holds something else at this point, or has come to its end.
+        """
+        self._line += 1
+        if not self._recorded:
+            raise UsageError(f"{self._path}, line {self._line}: replayed, the episode goes on where the log ends.")
+        recorded = self._recorded.popleft()
+        for field, value in json.loads(encode(event)).items():
+            if recorded.get(field) != value:
+                raise UsageError(
+                    f"{self._path}, line {self._line}: replayed, the {event['event']} event has another {field} "
+                    "than the log, which was therefore made by another version of the prompt, the tools or the world: "
+                    "use that version, or another folder (--out)."
+                )
+
+
+class EpisodeLog(Record):
     """An open log: first replays what it holds, then grows."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any], created_utc: str) -> None:
@@ -125,17 +161,11 @@ class EpisodeLog:
         events, self._size = read_events(path)
         if events:
             check_same(path, events[0], identity)
-        self._path = path
-        self._line = min(len(events), 1)
-        self._recorded = deque(events[1:])
+        super().__init__(path, events)
         self._file = path.open("ab")  # closed by close()
         self._file.truncate(self._size)
         if not events:
             self._append(encode({"event": "header", **identity, "created_utc": created_utc}), durable=True)
-
-    def next_turn(self) -> Mapping[str, Any] | None:
-        """The turn on record for this moment, or None when the agent has to be asked."""
-        return self._recorded[0]["turn"] if self._recorded and self._recorded[0]["event"] == "turn" else None
 
     def record(self, event: Event, durable: bool = False) -> None:
         """Puts an event on record, or finds it there.
@@ -147,18 +177,11 @@ class EpisodeLog:
         Raises:
             UsageError: the record holds something else at this point.
         """
-        self._line += 1
-        if not self._recorded:
+        if self._recorded:
+            super().record(event)
+        else:
+            self._line += 1
             self._append(encode(event), durable)
-            return
-        recorded = self._recorded.popleft()
-        for field, value in json.loads(encode(event)).items():
-            if recorded.get(field) != value:
-                raise UsageError(
-                    f"{self._path}, line {self._line}: replayed, the {event['event']} event has another {field} "
-                    "than the log, which was therefore made by another version of the prompt, the tools or the world: "
-                    "use that version, or another folder (--out)."
-                )
 
     def _append(self, line: bytes, durable: bool) -> None:
         if os.fstat(self._file.fileno()).st_size != self._size:

@@ -9,7 +9,7 @@ import stocktake_jax as st
 from stocktake_agents.arms.arm import Arm, Lens
 from stocktake_agents.conversation import NUDGE, SHORTER, Conversation
 from stocktake_agents.gateway import Line, Stopped
-from stocktake_agents.log import EpisodeLog
+from stocktake_agents.log import Record
 from stocktake_agents.provider import Turn
 from stocktake_agents.tools import Desk, looks_like_a_call
 from stocktake_agents.usage import Usage
@@ -79,7 +79,7 @@ async def play(
     arm: Arm,
     lens: Lens,
     episode: st.Episode,
-    log: EpisodeLog,
+    log: Record,
     limits: Limits,
     deadline: float,
     stopping: Callable[[], bool],
@@ -139,7 +139,7 @@ class Table:
         status: "ok" while the episode goes on, and when it was played to its end.
     """
 
-    def __init__(self, arm: Arm, lens: Lens, episode: st.Episode, log: EpisodeLog, limits: Limits) -> None:
+    def __init__(self, arm: Arm, lens: Lens, episode: st.Episode, log: Record, limits: Limits) -> None:
         self._episode, self._log, self._tools = episode, log, arm.tools
         self._desk = Desk(episode, lens, arm.tools)
         self.talk = Conversation(arm.system, arm.tools, self._desk.report())

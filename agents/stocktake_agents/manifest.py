@@ -21,6 +21,27 @@ from stocktake_agents.provider import Agent
 FILE_NAME = "manifest.json"
 
 
+def texts_of(arm: Arm) -> dict[str, Any]:
+    """What an arm tells an agent, in full, so that a folder can be checked without the files it was made from."""
+    return {"system": arm.system, "tools": [dict(tool) for tool in arm.tools]}
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a results folder.
+
+    Raises:
+        UsageError: there is none, or it cannot be read.
+    """
+    path = folder / FILE_NAME
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(data["settings"], dict):
+            raise TypeError("its settings are no object")
+        return {**data, "invocations": list(data["invocations"]), "texts": dict(data["texts"])}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} is no manifest of a run: name the results folder of one.") from error
+
+
 def settings_of(agent: Agent, arm: Arm, limits: Limits) -> dict[str, Any]:
     """All that a log depends on except its tape, the coarsest differences first; ``agent`` is a hash of the rest."""
     settings = {
@@ -39,27 +60,22 @@ def settings_of(agent: Agent, arm: Arm, limits: Limits) -> dict[str, Any]:
 class Manifest:
     """``manifest.json`` of a results folder."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, Any], texts: Mapping[str, Any]) -> None:
         """Reads the manifest and checks it; nothing is written yet.
 
         Args:
             folder: the results folder.
             settings: what all runs into this folder have to share.
+            texts: see ``texts_of``.
 
         Raises:
             UsageError: the folder was made with other settings or by another version, or its manifest is unreadable.
         """
         self._path = folder / FILE_NAME
-        self._data: dict[str, Any] = {"settings": dict(settings), "invocations": []}
-        if not self._path.exists():
-            return
-        try:
-            self._data = json.loads(self._path.read_text(encoding="utf-8"))
-            written = self._data["settings"]
-            self._data["invocations"] = list(self._data["invocations"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{self._path} is no manifest of a run: choose another folder (--out).") from error
-        check_same(self._path, written, settings)
+        self._data: dict[str, Any] = {"settings": dict(settings), "texts": dict(texts), "invocations": []}
+        if self._path.exists():
+            self._data = read_manifest(folder)
+            check_same(self._path, self._data["settings"], settings)
 
     def begin(self, means: Mapping[str, Any]) -> None:
         """Notes that a run starts, on what machine and software, and by what means."""

@@ -28,7 +28,7 @@ from stocktake_agents.gateway import Direct, Gateway, Line, Retries
 from stocktake_agents.journal import Journal
 from stocktake_agents.log import EpisodeLog, check_same, read_events
 from stocktake_agents.loop import MODEL_STATUSES, Limits, Seat, play
-from stocktake_agents.manifest import Manifest, settings_of
+from stocktake_agents.manifest import Manifest, settings_of, texts_of
 from stocktake_agents.progress import Heartbeat
 from stocktake_agents.provider import Agent, Deadlines
 from stocktake_agents.seeds import EpisodeName
@@ -146,7 +146,7 @@ def run(plan: Plan, heartbeat: Heartbeat) -> Outcome:
         plan.out.mkdir(parents=True, exist_ok=True)
         settings = settings_of(plan.agent, plan.arm, plan.limits)
         seeds = list(dict.fromkeys(str(name.first) for name in plan.episodes))
-        manifest = Manifest(plan.out, settings | {"seeds": seeds})
+        manifest = Manifest(plan.out, settings | {"seeds": seeds}, texts_of(plan.arm))
         outcome = Outcome({name: _standing(plan, name, settings) for name in plan.episodes})
         if outcome.complete:
             return outcome

@@ -178,7 +178,7 @@ def summarise(rows: Sequence[Row], group: str) -> Summary:
     for row in rows:
         if group in ("all", row.group):
             seeds.setdefault(row.episode.first, []).append(row)
-    averaged = [_averaged(repeats) for repeats in seeds.values()]
+    averaged = [averaged(repeats) for repeats in seeds.values()]
     costs = [row.cost for row in averaged if row.cost is not None]
     skills = [row.skill for row in averaged if row.skill is not None]
     return Summary(
@@ -194,7 +194,7 @@ def summarise(rows: Sequence[Row], group: str) -> Summary:
     )
 
 
-def _averaged(repeats: Sequence[Row]) -> Row:
+def averaged(repeats: Sequence[Row]) -> Row:
     """One row for a seed, at the mean cost of its completed repeats; skill is linear in cost, so it averages too."""
     costs = [row.cost for row in repeats if row.cost is not None]
     return replace(repeats[0], episode=repeats[0].episode.first, cost=statistics.fmean(costs) if costs else None)
