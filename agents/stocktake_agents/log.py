@@ -107,14 +107,26 @@ def _brief(value: Any) -> str:
     return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
+class RecordEnds(Exception):
+    """An episode was replayed to where its log ends."""
+
+
 class Record:
-    """What a log holds, to be met again event by event."""
+    """What a log holds, to be met again event by event.
+
+    Attributes:
+        left: how many events have not been met yet.
+    """
 
     def __init__(self, path: Path, events: Sequence[Event]) -> None:
         """Starts behind the header, ``events[0]``."""
         self._path = path
         self._line = min(len(events), 1)
         self._recorded = deque(events[1:])
+
+    @property
+    def left(self) -> int:
+        return len(self._recorded)
 
     def next_turn(self) -> Mapping[str, Any] | None:
         """The turn on record for this moment, or None when there is none."""
@@ -128,11 +140,12 @@ class Record:
             durable: says nothing here.
 
         Raises:
-            UsageError: the record holds something else at this point, or has come to its end.
+            UsageError: the record holds something else at this point.
+            RecordEnds: it holds nothing more.
         """
         self._line += 1
         if not self._recorded:
-            raise UsageError(f"{self._path}, line {self._line}: replayed, the episode goes on where the log ends.")
+            raise RecordEnds
         recorded = self._recorded.popleft()
         for field, value in json.loads(encode(event)).items():
             if recorded.get(field) != value:

@@ -10,8 +10,8 @@ from typing import Any
 import stocktake_jax as st
 from stocktake_agents.arms.arm import Arm
 from stocktake_agents.conversation import Message, digest
-from stocktake_agents.errors import LogError, ProviderError, UsageError
-from stocktake_agents.log import Record, check_same, read_events
+from stocktake_agents.errors import LogError, UsageError
+from stocktake_agents.log import Record, RecordEnds, check_same, read_events
 from stocktake_agents.loop import Limits, Seat, play
 from stocktake_agents.provider import Turn
 from stocktake_agents.seeds import EpisodeName
@@ -32,17 +32,13 @@ class Finding:
     detail: str = ""
 
 
-class _EndOfRecord(ProviderError):
-    """The record is used up."""
-
-
 class _Nobody:
     """The line to nobody: all answers are on record."""
 
     async def ask(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], episode: str, week: int, deadline: float
     ) -> Turn:
-        raise _EndOfRecord("the record ends here")
+        raise RecordEnds
 
 
 def verify_run(folder: Path, manifest: Mapping[str, Any], arm: Arm) -> list[Finding]:
@@ -80,10 +76,12 @@ def _replayed(path: Path, settings: Mapping[str, Any], arm: Arm) -> Finding:
         check_same(path, header, {**settings, "tape": st.tape_digest(tape), "source": name.source})
         record = Record(path, events)
         status = asyncio.run(_play(name, tape, record, arm, Limits(**settings["limits"])))
-    except _EndOfRecord:
+    except RecordEnds:
         return Finding(path.name, "unfinished")
     except (UsageError, LogError, KeyError, TypeError) as error:
         return Finding(path.name, "differs", str(error))
+    if record.left:
+        return Finding(path.name, "differs", f"{record.left} events follow the end of the episode")
     if events[-1].get("status") != status:
         return Finding(path.name, "differs", f"it ends {events[-1].get('status')!r}, and replayed {status!r}")
     return Finding(path.name, "same")
