@@ -66,6 +66,18 @@ def test_code_runs(page: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, f"the code of {name(page)} fails (line numbers are the page's):\n{run.stderr}"
 
 
+def test_every_promise_of_the_harness_has_its_tests() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    promised = re.findall(r"^\| (H\d+) \|.*\| (.+) \|$", page, re.MULTILINE)
+    assert [number for number, _ in promised] == [f"H{i}" for i in (*range(1, 29), *range(35, 41))]
+    for number, tests in promised:
+        named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", tests)
+        assert named, f"{number} names no test."
+        for file, test in named:
+            text = (ROOT / "tests" / "agents" / file).read_text(encoding="utf-8")
+            assert f"def {test}(" in text, f"{number} names {file}::{test}, which is not there."
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_docstring_examples_hold(module: str) -> None:
     results = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)

@@ -1,6 +1,10 @@
 """Tables of a run, and runs side by side."""
 
+import ast
 import csv
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +74,17 @@ def test_parquet_holds_the_same(exported: Path) -> None:
     assert polars.read_parquet(exported / "results.parquet")["cost"].sum() == pytest.approx(
         sum(float(row["cost"]) for row in table(exported / "results.csv"))
     )
+
+
+def test_the_example_of_the_docs_reads_them(exported: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "agents.md").read_text(encoding="utf-8")
+    [example] = re.findall(r"```python no-run\n(import csv.*?)```", page, re.DOTALL)
+    assert len(example.strip().splitlines()) <= 10
+    example = re.sub(r"runs/[^/\"]+", exported.as_posix(), example)
+    run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    spent = dict(ast.literal_eval(run.stdout))
+    assert sum(spent.values()) == pytest.approx(sum(float(row["cost"]) for row in table(exported / "results.csv")))
 
 
 def arm(name: str, **changes: Any) -> Arm:
