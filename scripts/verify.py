@@ -1,7 +1,6 @@
 """Plays the logs of runs again: every request, report and cost must come out as recorded, to the last bit."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -28,8 +27,7 @@ def main(runs: tuple[Path, ...], as_json: bool) -> None:
     with exit_codes():
         for folder in runs:
             manifest = read_manifest(folder)
-            texts = manifest["texts"]
-            arm = replace(arm_of_run(manifest["settings"]), system=texts["system"], tools=tuple(texts["tools"]))
+            arm = arm_of_run(manifest["settings"], manifest["texts"])
             found[str(folder)] = verify_run(folder, manifest, arm)
     differing = [
         (run, finding) for run, findings in found.items() for finding in findings if finding.status == "differs"

@@ -33,6 +33,9 @@ HEIGHT = {module: height for height, layer in enumerate(LAYERS) for module in la
 # These read hidden state; nothing that plays or scores fairly may import them. `bounds` is their public face.
 PRIVILEGED = {"privileged", "bounds"}
 
+# The one module of the harness that names the privileged arm beside the fair ones.
+COMPOSITION = ("stocktake_agents", "arm_names")
+
 EXTRAS = ("openai", "anthropic", "polars", "gymnasium", "inspect_ai", "mcp", "matplotlib", "numba")
 
 
@@ -95,8 +98,12 @@ def violations(root: Path) -> list[str]:
                     found.append(f"{where}: {module} must not import {target}, which is in a layer above it.")
     agents = root / "agents"
     for path in sorted((agents / "stocktake_agents").rglob("*.py")):
-        for line, name in imports(path, ".".join(path.relative_to(agents).parts[:-1])):
-            if name.startswith("stocktake_jax.") and reads_hidden_state(name):
+        parts = path.relative_to(agents).with_suffix("").parts
+        if parts == COMPOSITION or "privileged" in parts:
+            continue
+        for line, name in imports(path, ".".join(parts[:-1])):
+            hidden = name.startswith(("stocktake_jax.", "stocktake_agents.")) and reads_hidden_state(name)
+            if hidden or name.startswith(".".join(COMPOSITION)):
                 where = f"{path.relative_to(root)}:{line}"
                 found.append(f"{where}: fair code must not import {name}, which reads hidden state.")
     return found
@@ -150,6 +157,9 @@ def test_checker_accepts_a_clean_tree(fake_tree: Path) -> None:
         ("agents/stocktake_agents/desk.py", "from stocktake_jax import privileged", "reads hidden state"),
         ("agents/stocktake_agents/desk.py", "import stocktake_jax.privileged.clairvoyant", "reads hidden state"),
         ("agents/stocktake_agents/desk.py", "st.bounds.clairvoyant(tape)", "reads hidden state"),
+        ("agents/stocktake_agents/desk.py", "from stocktake_agents.privileged import revealed", "reads hidden state"),
+        ("agents/stocktake_agents/desk.py", "from .privileged.revealed import RevealedLens", "reads hidden state"),
+        ("agents/stocktake_agents/desk.py", "from stocktake_agents.arm_names import make_arm", "reads hidden state"),
     ],
 )
 def test_checker_sees_a_violation(fake_tree: Path, file: str, line: str, complaint: str) -> None:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 import stocktake_jax as st
+from stocktake_agents.arms.belief_track import with_statements
 from stocktake_agents.conversation import Message, latest_report
 from stocktake_agents.provider import Agent, Turn
 from stocktake_agents.scripted import Call, as_turn
@@ -49,7 +50,8 @@ class PolicyAgent:
 
     async def turn(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Turn:
         """See ``Provider``."""
-        return await asyncio.to_thread(self._turn, messages)
+        turn = await asyncio.to_thread(self._turn, messages)
+        return with_statements(turn, tools, latest_report(messages))
 
     def _turn(self, messages: Sequence[Message]) -> Turn:
         if messages[-1].get("error"):

@@ -89,9 +89,11 @@ def _check_field(value: Any, rule: Mapping[str, Any], path: str) -> None:
 
 
 def _fits(value: Any, rule: Mapping[str, Any]) -> bool:
-    if _KINDS[type(value)] not in _types(rule) or value not in rule.get("enum", [value]):
+    kinds = _types(rule)
+    whole_number = type(value) is int and "number" in kinds  # 1 is a number, though 1.0 is no whole number
+    if not (_KINDS[type(value)] in kinds or whole_number) or value not in rule.get("enum", [value]):
         return False
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         return bool(rule.get("minimum", value) <= value <= rule.get("maximum", value))
     if isinstance(value, str):
         return len(value.strip()) >= rule.get("minLength", 0) and len(value) <= rule.get("maxLength", len(value))
@@ -120,6 +122,8 @@ def describe(rule: Mapping[str, Any]) -> str:
     kinds = _types(rule)
     if "enum" in rule:
         words = " or ".join(json.dumps(choice) for choice in rule["enum"])
+    elif "number" in kinds:
+        words = f"a number from {rule['minimum']} to {rule['maximum']}"
     elif "integer" in kinds:
         most = f"to {rule['maximum']}" if "maximum" in rule else "upwards"
         words = f"a whole number from {rule['minimum']} {most}"

@@ -178,19 +178,19 @@ def summarise(rows: Sequence[Row], group: str) -> Summary:
     for row in rows:
         if group in ("all", row.group):
             seeds.setdefault(row.episode.first, []).append(row)
-    averaged = [averaged(repeats) for repeats in seeds.values()]
-    costs = [row.cost for row in averaged if row.cost is not None]
-    skills = [row.skill for row in averaged if row.skill is not None]
+    per_seed = [averaged(repeats) for repeats in seeds.values()]
+    costs = [row.cost for row in per_seed if row.cost is not None]
+    skills = [row.skill for row in per_seed if row.skill is not None]
     return Summary(
         group=group,
-        seeds=len(averaged),
+        seeds=len(per_seed),
         episodes=sum(len(repeats) for repeats in seeds.values()),
         cost_mean=statistics.fmean(costs) if costs else None,
         skill_seeds=len(skills),
         skill_mean=statistics.fmean(skills) if skills else None,
         skill_median=statistics.median(skills) if skills else None,
-        below_floor=sum(row.below_floor for row in averaged),
-        beats_floor=sum(row.beats_floor for row in averaged),
+        below_floor=sum(row.below_floor for row in per_seed),
+        beats_floor=sum(row.beats_floor for row in per_seed),
     )
 
 

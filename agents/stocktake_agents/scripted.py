@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import stocktake_jax as st
+from stocktake_agents.arms.belief_track import with_statements
 from stocktake_agents.conversation import Message, latest_report
 from stocktake_agents.provider import Agent, ToolCall, Turn
 
@@ -24,7 +25,7 @@ class ScriptedProvider:
         """See ``Provider``."""
         report = latest_report(messages)
         calls = self._script(report, random.Random(f"{self._dice}:{report['week']}"))
-        return as_turn(calls, len(messages))
+        return with_statements(as_turn(calls, len(messages)), tools, report)
 
 
 def scripted(model: str, script: Script) -> Agent:
