@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from stocktake_agents.arm_names import make_arm
 from stocktake_agents.cli import exit_codes, leave_unless_complete
 from stocktake_agents.progress import Heartbeat
 from stocktake_agents.runner import Plan, run
@@ -33,9 +34,9 @@ def main(out: Path, as_json: bool, quiet: bool) -> None:
     with exit_codes():
         lines = []
         for model in ("idle", "random", "floor", "planner"):
-            plan = Plan(AGENTS[model], parse_seeds(SEEDS), out / model)
+            plan = Plan(AGENTS[model], make_arm("faithful"), parse_seeds(SEEDS), out / model)
             leave_unless_complete(run(plan, Heartbeat(model, quiet)))
-            lines.append((model, summarise(load_rows(plan.out, plan.tapes), "all")))
+            lines.append((model, summarise(load_rows(plan.out, plan.episodes), "all")))
         if as_json:
             click.echo(json.dumps({model: vars(summary) for model, summary in lines}, indent=2))
             return

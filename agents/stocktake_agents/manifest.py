@@ -77,6 +77,12 @@ class Manifest:
             self._data = read_manifest(folder)
             check_same(self._path, self._data["settings"], settings)
 
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """What the latest run noted; empty before the first."""
+        invocations = self._data["invocations"]
+        return dict(invocations[-1]) if invocations else {}
+
     def begin(self, means: Mapping[str, Any]) -> None:
         """Notes that a run starts, on what machine and software, and by what means."""
         environment = {

@@ -149,6 +149,7 @@ def run(plan: Plan, heartbeat: Heartbeat) -> Outcome:
         manifest = Manifest(plan.out, settings | {"seeds": seeds}, texts_of(plan.arm))
         outcome = Outcome({name: _standing(plan, name, settings) for name in plan.episodes})
         if outcome.complete:
+            outcome.spent, outcome.unpriced = manifest.last.get("spent_usd"), manifest.last.get("unpriced", 0)
             return outcome
         manifest.begin(_means(plan))
     except OSError as error:

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.agents.loopback import Loopback
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 SEEDS = "0-7"
 Streams = Callable[[str], dict[str, list[bytes]]]
@@ -103,7 +105,20 @@ def test_the_same_command_again_does_nothing_and_prints_the_same(whole: Path) ->
     [
         (["--model", "floor", "--seeds", "9-1"], "the range 9-1 runs backwards: write 1-9."),
         (["--model", "floor", "--seeds", "1", "--out", "taken"], "choose another with --out"),
-        (["--model", "best", "--seeds", "1"], "'best' is not one of"),
+        (["--model", "best", "--seeds", "1"], "there is no model 'best': use one of idle, random"),
+        (["--model", "mine.py:act", "--seeds", "1"], "the agent mine.py:act cannot be loaded"),
+        (["--model", "recorded/nothing", "--seeds", "1"], "has no logs"),
+        (["--model", "openai/gpt", "--seeds", "1"], "OPENAI_API_KEY"),
+        (["--model", "local/m", "--seeds", "1"], "give --base-url"),
+        (["--model", "floor", "--seeds", "1", "--effort", "low"], "--effort is for models behind an API"),
+        (["--model", "floor", "--seeds", "1", "--arm", "anon"], "knows the report by its own keys"),
+        (["--model", "floor", "--seeds", "1", "--arm", "blind"], "'blind' is not one of"),
+        (["--model", "floor", "--seeds", "1", "--prompt", "none.md"], "the prompt none.md cannot be read"),
+        (["--model", "floor", "--seeds", "1", "--bulletins", "none.json"], "the bulletins none.json cannot be read"),
+        (["--model", "floor", "--seeds", "1", "--prices", "none.json"], "the price file none.json cannot be read"),
+        (["--model", "floor", "--seeds", "1", "--attempt-timeout", "0"], "it must be more than 0 seconds"),
+        (["--model", "floor", "--seeds", "0-999", "--repeats", "100"], "at most 10000"),
+        (["--model", "floor", "--seeds", "1", "--max-usd", "0"], "0.0 is not in the range x>0"),
         (["--model", "floor"], "Missing option '--seeds'"),
         (["--model", "floor", "--seeds", "1", "--concurrency", "0"], "0 is not in the range"),
     ],
@@ -113,6 +128,7 @@ def test_bad_use_is_a_sentence_and_exit_code_2(
 ) -> None:
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     done = CliRunner().invoke(runpy.run_path(str(SCRIPTS / "run_llm.py"))["main"], arguments)
     assert done.exit_code == 2
     assert sentence in " ".join(done.stderr.split())
@@ -131,7 +147,7 @@ def test_a_damaged_log_is_exit_code_1(tmp_path: Path) -> None:
     assert "published-1.jsonl, line 4" in done.stderr
 
 
-@pytest.mark.parametrize("script", ["run_llm.py", "quickstart.py"])
+@pytest.mark.parametrize("script", ["run_llm.py", "quickstart.py", "doctor.py"])
 def test_help_has_an_example(tmp_path: Path, script: str) -> None:
     done = finish(command(script, "--help"), tmp_path)
     assert done.returncode == 0
@@ -155,3 +171,56 @@ def test_quickstart_plays_four_agents_once(tmp_path: Path) -> None:
     scores = json.loads(finish(command("quickstart.py", "--json"), tmp_path).stdout)
     assert list(scores) == ["idle", "random", "floor", "planner"]
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()} == before
+
+
+def test_a_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
+    arguments = command(
+        "run_llm.py", "--model", "planner", "--seeds", "published", "--repeats", "2", "--dry-run", "--json"
+    )
+    done = finish(arguments, tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = json.loads(done.stdout)
+    assert expected["episodes"] == 100
+    assert expected["calls"][0] == 2600
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_finished_runs_are_verified_and_scored(tmp_path: Path, whole: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "async def act(report, tools):\n    await tools.place_order(rationale='r', qty=0)\n", encoding="utf-8"
+    )
+    played = finish(command("run_llm.py", "--model", "mine.py:act", "--seeds", "0-7", "--out", "mine"), tmp_path)
+    assert played.returncode == 0, played.stderr
+    verified = finish(command("verify.py", "mine", str(whole / "out"), "--json"), tmp_path)
+    assert verified.returncode == 0, verified.stderr
+    assert {f["status"] for findings in json.loads(verified.stdout).values() for f in findings} == {"same"}
+    scored = finish(command("score.py", "mine", str(whole / "out"), "--json"), tmp_path)
+    assert [(cell["model"], cell["finished"]) for cell in json.loads(scored.stdout)] == [
+        ("mine.py:act", 8),
+        ("random", 8),
+    ]
+    log = tmp_path / "mine" / "published-3.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"qty\\": 0', b'"qty\\": 1', 1))
+    broken = finish(command("verify.py", "mine"), tmp_path)
+    assert broken.returncode == 1
+    assert "published-3.jsonl" in broken.stderr
+    for script in ("verify.py", "score.py"):
+        nothing = finish(command(script, "nothing"), tmp_path)
+        assert (nothing.returncode, nothing.stdout) == (2, "")
+        assert "no manifest of a run" in nothing.stderr
+
+
+@pytest.mark.slow
+def test_the_doctor_has_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Loopback() as server:
+        well = finish(
+            command("doctor.py", "--model", "local/fake", "--base-url", server.url("local"), "--json"), tmp_path
+        )
+        assert well.returncode == 0, well.stderr
+        assert json.loads(well.stdout)["healthy"]
+    ill = finish(command("doctor.py", "--model", "local/fake", "--base-url", server.url("local")), tmp_path)
+    assert ill.returncode == 1
+    assert "check --base-url" in " ".join(ill.stdout.split())
+    wrong = finish(command("doctor.py", "--model", "planner"), tmp_path)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
