@@ -16,7 +16,7 @@ from stocktake_agents.gateway import Retries
 from stocktake_agents.manifest import settings_of
 from stocktake_agents.models import make_agent
 from stocktake_agents.prices import load_prices
-from stocktake_agents.progress import Heartbeat
+from stocktake_agents.progress import Heartbeat, dollars
 from stocktake_agents.provider import Deadlines
 from stocktake_agents.runner import Plan, run
 from stocktake_agents.scoreboard import as_json, estimate_table, label, load_rows, score_table, seed_table, summaries
@@ -119,15 +119,13 @@ def main(
             }  # fmt: skip
             click.echo(json.dumps(facts | as_json(rows), indent=2))
         else:
-            console.print(seed_table(rows))
-            console.print(score_table(f"{title} by group", "group", [(s.group, s) for s in summaries(rows)]))
+            if rows:
+                console.print(seed_table(rows))
+                console.print(score_table(f"{title} by group", "group", [(s.group, s) for s in summaries(rows)]))
             statuses = ", ".join(f"{count} {status}" for status, count in outcome.status_counts.items())
-            console.print(
-                f"Episodes: {statuses}. Logs, tables and manifest: {plan.out}", highlight=False, soft_wrap=True
-            )
-            if outcome.spent is not None:
-                unpriced = f", and {outcome.unpriced} answers of unknown cost" if outcome.unpriced else ""
-                console.print(f"Spent: ${outcome.spent:.4f}{unpriced}.", highlight=False, soft_wrap=True)
+            console.print(f"Episodes: {statuses}. All files: {plan.out}", highlight=False, soft_wrap=True)
+            if spent := dollars(outcome.spent, outcome.unpriced):
+                console.print(f"Spent so far: {spent}.", highlight=False, soft_wrap=True)
         leave_unless_complete(outcome)
 
 

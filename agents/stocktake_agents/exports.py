@@ -28,8 +28,10 @@ def export(folder: Path, rows: Sequence[Row], settings: Mapping[str, Any]) -> li
         settings: of the run, as in its manifest.
 
     Returns:
-        The files.
+        The files; none without a finished episode.
     """
+    if not rows:
+        return []
     results = [_result(row, settings) for row in rows]
     weeks = [week for row in rows for week in _weeks(folder / f"{row.episode.stem}.jsonl", row)]
     written = []
@@ -83,7 +85,7 @@ def _weeks(path: Path, row: Row) -> Iterable[dict[str, Any]]:
 
 def _as_csv(table: Table) -> bytes:
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(table[0]) if table else [], lineterminator="\n")
+    writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
     return text.getvalue().encode("utf-8", "backslashreplace")

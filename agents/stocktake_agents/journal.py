@@ -13,13 +13,14 @@ Episodes replay from their own logs; nothing here is needed for that. It is wher
 holds over restarts, and where one looks when a provider misbehaves.
 """
 
+import os
 import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from stocktake_agents.errors import ProviderError
+from stocktake_agents.errors import ProviderError, UsageError
 from stocktake_agents.log import Event, encode, read_lines
 from stocktake_agents.provider import Service, Turn
 
@@ -52,6 +53,7 @@ class Journal:
 
         Raises:
             LogError: a line before the last is no event.
+            UsageError: it is being written by another run; any later call may say so, too.
         """
         self._service = service
         self._path = folder / FILE_NAME
@@ -71,9 +73,15 @@ class Journal:
         self._next = len(events)
         self._file = self._path.open("ab")
         self._file.truncate(size)
+        self._size = size
         for number, worst in open_asks.items():
             self._write({"event": "lost", "n": number, "usd": worst})
             self._count(worst, False)
+
+    @property
+    def known(self) -> float | None:
+        """``spent``, or None where nothing at all is known: what has no price must not look free."""
+        return None if self.unpriced and not self.spent else self.spent
 
     def __enter__(self) -> "Journal":
         return self
@@ -120,8 +128,14 @@ class Journal:
         self.unpriced += answered and usd is None
 
     def _write(self, event: Event) -> None:
-        self._file.write(encode(event))
+        if os.fstat(self._file.fileno()).st_size != self._size:
+            raise UsageError(
+                f"{self._path} is being written by another run: wait for it, or use another folder (--out)."
+            )
+        line = encode(event)
+        self._file.write(line)
         self._file.flush()
+        self._size += len(line)
 
 
 def _seconds(started: float) -> dict[str, Any]:

@@ -17,6 +17,12 @@ REDRAW_SECONDS = 0.25
 LINE_SECONDS = 10.0
 
 
+def dollars(spent: float | None, unpriced: int) -> str:
+    """What was spent, in words; answers of unknown cost are counted and never free."""
+    known = [] if spent is None else [f"${spent:.2f}"]
+    return " and ".join([*known, *([f"{unpriced} answers unpriced"] if unpriced else [])])
+
+
 class Heartbeat:
     """Shows how far a run is, whether or not anything happens.
 
@@ -30,7 +36,7 @@ class Heartbeat:
         self._console = Console(stderr=True, quiet=quiet)
         self._started = time.monotonic()
         self._warnings: Counter[str] = Counter()
-        self.spending: Callable[[], tuple[float, int]] | None = None
+        self.spending: Callable[[], tuple[float | None, int]] | None = None
 
     def warn(self, kind: str, sentence: str) -> None:
         """Prints the first warning of a kind; further ones are counted in the sign of life."""
@@ -78,7 +84,6 @@ class Heartbeat:
         line += f", {(now - self._started) * (1 / share - 1):.0f} s left" if share > 0 else ""
         line += f", oldest call {max(waits):.0f} s" if waits else ""
         if self.spending is not None:
-            spent, unpriced = self.spending()
-            line += f", ${spent:.2f}" + (f" and {unpriced} answers unpriced" if unpriced else "")
+            line += ", " + dollars(*self.spending())
         repeated = ", ".join(f"{count} {kind}" for kind, count in self._warnings.items())
         return line + (f", tried again: {repeated}" if repeated else "")

@@ -110,14 +110,14 @@ class Deadlines:
 
     Attributes:
         connect: for a connection.
-        idle: for the next byte of an answer.
+        idle: for the next byte of an answer; answers do not stream, so a model that thinks long sends none for long.
         attempt: for a whole answer.
         episode: for an episode, in one run.
     """
 
     connect: float = 10.0
-    idle: float = 300.0
-    attempt: float = 600.0
+    idle: float = 600.0
+    attempt: float = 900.0
     episode: float = 14_400.0
 
 

@@ -94,7 +94,7 @@ class Outcome:
         problems: what went wrong, for people to read.
         turns: answers asked for in this run.
         interrupted: whether Ctrl-C stopped it.
-        spent: $ of all runs into the folder; None for an agent in this process.
+        spent: $ of all runs into the folder; None for an agent in this process, and where no answer has a known cost.
         unpriced: answers of unknown cost.
     """
 
@@ -263,14 +263,14 @@ class _Run:
                 wire, service, journal, deadlines=plan.deadlines, retries=plan.retries, concurrency=plan.concurrency,
                 max_usd=plan.max_usd, stopping=self._stopping, warn=self._heartbeat.warn,
             )  # fmt: skip
-            self._heartbeat.spending = lambda: (journal.spent, journal.unpriced)
+            self._heartbeat.spending = lambda: (journal.known, journal.unpriced)
             try:
                 yield lambda tape, repeat: gateway
             finally:
-                self._outcome.spent, self._outcome.unpriced = journal.spent, journal.unpriced
+                self._outcome.spent, self._outcome.unpriced = journal.known, journal.unpriced
                 self.facts = {
                     "sent": dict(wire.sent), "dropped": dict(wire.dropped), "served_models": dict(journal.models),
-                    "served_hosts": dict(journal.hosts), "faults": dict(journal.faults), "spent_usd": journal.spent,
+                    "served_hosts": dict(journal.hosts), "faults": dict(journal.faults), "spent_usd": journal.known,
                     "unpriced": journal.unpriced,
                 }  # fmt: skip
                 if len(journal.hosts) > 1:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from rich.markup import escape
 from rich.table import Table
 
 import stocktake_jax as st
@@ -253,7 +254,7 @@ def _footnote(rows: Sequence[Row]) -> str | None:
 
 def score_table(title: str, first_column: str, lines: Iterable[tuple[str, Summary]]) -> Table:
     """One line for every (label, summary)."""
-    table = Table(first_column, title=title)
+    table = Table(first_column, title=escape(title))
     for heading in ("seeds", "mean cost", "skill mean (median)", "below floor", "beats floor"):
         table.add_column(heading, justify="right")
     for label, s in lines:
@@ -278,7 +279,7 @@ def label(model: str, arm: Arm) -> str:
 
 def estimate_table(title: str, expected: Estimate) -> Table:
     """What a run would take, from the low end to the high one."""
-    table = Table("", "low", "high", title=f"{title}: {expected.episodes} episodes")
+    table = Table("", "low", "high", title=escape(f"{title}: {expected.episodes} episodes"))
     for name, unit in (("calls", ""), ("prompt_tokens", ""), ("output_tokens", ""), ("largest_prompt", " tokens")):
         low, high = getattr(expected, name)
         table.add_row(name.replace("_", " "), f"{low:,}{unit}", f"{high:,}{unit}")

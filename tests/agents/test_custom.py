@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,3 +176,13 @@ def test_recorded_answers_play_the_same_run_again(play_plan: PlayPlan, tmp_path:
     with pytest.raises(UsageError, match="has no logs"):
         recorded_agent(tmp_path / "nothing")
     assert recorded_agent(tmp_path / "second").settings == again.settings
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/agents.md"])
+def test_the_docs_show_an_agent_that_plays(page: str, play_plan: PlayPlan, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    [shown] = re.findall(r"```python\n(async def act\(.*?)```", text, re.DOTALL)
+    assert len(shown.strip().splitlines()) <= 10
+    path = tmp_path / "mine.py"
+    path.write_text(shown, encoding="utf-8")
+    assert list(play_plan(load_act(path, "act"), "2,25").statuses.values()) == ["ok", "ok"]

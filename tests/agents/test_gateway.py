@@ -11,7 +11,7 @@ import pytest
 
 from stocktake_agents import gateway
 from stocktake_agents.conversation import Message
-from stocktake_agents.errors import Fault, LogError, ProviderError
+from stocktake_agents.errors import Fault, LogError, ProviderError, UsageError
 from stocktake_agents.gateway import Budget, Direct, Gateway, Retries, Stopped, Throttle
 from stocktake_agents.journal import FILE_NAME, Journal, cost_of
 from stocktake_agents.prices import Price
@@ -255,6 +255,13 @@ def test_money_is_counted_over_restarts_and_a_kill_costs_its_worst(tmp_path: Pat
     (tmp_path / FILE_NAME).write_bytes(b"".join([lines[0], b"not an event\n", *lines[2:]]))
     with pytest.raises(LogError, match=r"attempts.jsonl, line 2"):
         Journal(tmp_path, service())
+
+
+def test_two_runs_cannot_count_into_one_journal(tmp_path: Path) -> None:
+    with Journal(tmp_path, service()) as first, Journal(tmp_path, service()) as second:
+        first.ask("published-1", 0, 1, None, "now")
+        with pytest.raises(UsageError, match="is being written by another run"):
+            second.ask("published-2", 0, 1, None, "now")
 
 
 def test_a_budget_waits_for_what_others_give_back(journal: Journal) -> None:

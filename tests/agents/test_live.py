@@ -222,7 +222,7 @@ def test_a_budget_ends_a_run_within_it_and_a_larger_one_resumes_it(play_plan: Pl
         free = play_plan(agent("local", server), "0", "free", max_usd=1.0)
         assert (free.exit_code, free.spent, free.unpriced) == (0, 0.0, 0)
         unknown = play_plan(unpriced, "0", "unknown")
-        assert (unknown.spent, unknown.unpriced) == (0.0, len([r for r in server.requests if "responses" in r.path]))
+        assert (unknown.spent, unknown.unpriced) == (None, len([r for r in server.requests if "responses" in r.path]))
 
 
 def test_another_host_a_dropped_parameter_and_who_served_stand_in_the_manifest(
@@ -236,7 +236,7 @@ def test_another_host_a_dropped_parameter_and_who_served_stand_in_the_manifest(
     assert "temperature" not in invocation["sent"]
     assert invocation["served_models"]
     assert len(invocation["served_hosts"]) == 1
-    assert invocation["deadlines"] == {"connect": 10.0, "idle": 300.0, "attempt": 600.0, "episode": 14_400.0}
+    assert invocation["deadlines"] == {"connect": 10.0, "idle": 600.0, "attempt": 900.0, "episode": 14_400.0}
     settings = json.loads((tmp_path / "out" / "manifest.json").read_text())["settings"]
     assert settings["settings"]["temperature"] == 0.0
 

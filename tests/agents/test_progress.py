@@ -50,6 +50,14 @@ def test_warnings_are_told_once_and_then_counted(
     assert "tried again: 7 throttled, 1 transient" in err
 
 
+@pytest.mark.parametrize(
+    ("spent", "unpriced", "words"),
+    [(1.256, 0, "$1.26"), (0.0, 0, "$0.00"), (None, 7, "7 answers unpriced"), (2.0, 7, "$2.00 and 7 answers unpriced")],
+)
+def test_what_has_no_price_never_looks_free(spent: float | None, unpriced: int, words: str) -> None:
+    assert progress.dollars(spent, unpriced) == words
+
+
 def test_a_quiet_one_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     heartbeat = Heartbeat("a model", quiet=True)
     heartbeat.warn("throttled", "slow down")

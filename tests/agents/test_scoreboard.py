@@ -12,8 +12,9 @@ from rich.console import Console
 
 import stocktake_jax as st
 from stocktake_agents import EpisodeName, Outcome, load_rows, parse_seeds, summaries
+from stocktake_agents.arms import Arm, Lens
 from stocktake_agents.log import encode
-from stocktake_agents.scoreboard import Row, as_json, score_table, seed_table, summarise
+from stocktake_agents.scoreboard import Row, as_json, label, score_table, seed_table, summarise
 
 PlayPlan = Callable[..., Outcome]
 
@@ -125,3 +126,15 @@ def test_json_and_tables_agree(finished: Callable[[dict[int, float]], list[Row]]
     assert "* headroom (floor - oracle) under 700" in text
     assert "! negative headroom" in text
     assert f"{board['groups'][-1]['skill_mean']:.2f}" in text
+
+
+def test_labels_tell_arms_and_wordings_apart_and_survive_printing() -> None:
+    arm = Arm("posterior", "The rules.", (), lambda tape: Lens(), {})
+    own = label("a/model", replace(arm, standard=False))
+    assert label("a/model", arm) == "a/model [posterior]"
+    assert own.startswith("a/model [posterior, own wording ")
+    assert label("a/model", replace(arm, standard=False, system="Other rules.")) != own
+    assert label("a/model", replace(arm, privileged=True)) == "a/model [posterior, privileged]"
+    console = Console(file=io.StringIO(), width=100)
+    console.print(score_table(label("a/model", arm), "group", []))
+    assert "a/model [posterior]" in console.file.getvalue()  # type: ignore[attr-defined]
