@@ -5,6 +5,7 @@ an object which was encoded twice, a habit of several models: it is unwrapped an
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -72,13 +73,23 @@ def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], path: str
     takes = f"takes {', '.join(fields)}" if fields else "takes no fields"
     for key in value:
         if key not in fields:
-            raise ArgumentError(f"unknown field {path}{key[:80]}: this call {takes}.")
-    for key in schema["required"]:
-        if key not in value:
-            raise ArgumentError(f"{path}{key} is missing: it must be {describe(fields[key])}.")
+            raise ArgumentError(f"unknown field {path}{key[:80]}: {path.rstrip('.') or 'this call'} {takes}.")
+    # All at once: a long list, told one by one, would cost a model one answer each.
+    if missing := [key for key in schema["required"] if key not in value]:
+        raise ArgumentError(_missing({path + key: describe(fields[key]) for key in missing}))
     for key, rule in fields.items():
         if key in value:
             _check_field(value[key], rule, path + key)
+
+
+def _missing(wanted: Mapping[str, str]) -> str:
+    """What to say of fields that are missing, given a description of each."""
+    if len(wanted) == 1:
+        [(key, words)] = wanted.items()
+        return f"{key} is missing: it must be {words}."
+    if len(set(wanted.values())) == 1:
+        return f"{', '.join(wanted)} are missing: each must be {next(iter(wanted.values()))}."
+    return f"{', '.join(wanted)} are missing: {'; '.join(f'{key} must be {words}' for key, words in wanted.items())}."
 
 
 def _check_field(value: Any, rule: Mapping[str, Any], path: str) -> None:
@@ -93,6 +104,8 @@ def _fits(value: Any, rule: Mapping[str, Any]) -> bool:
     whole_number = type(value) is int and "number" in kinds  # 1 is a number, though 1.0 is no whole number
     if not (_KINDS[type(value)] in kinds or whole_number) or value not in rule.get("enum", [value]):
         return False
+    if isinstance(value, float) and not math.isfinite(value):
+        return False  # JSON has no infinity, but 1e999 reads as one
     if isinstance(value, int | float):
         return bool(rule.get("minimum", value) <= value <= rule.get("maximum", value))
     if isinstance(value, str):
@@ -123,7 +136,7 @@ def describe(rule: Mapping[str, Any]) -> str:
     if "enum" in rule:
         words = " or ".join(json.dumps(choice) for choice in rule["enum"])
     elif "number" in kinds:
-        words = f"a number from {rule['minimum']} to {rule['maximum']}"
+        words = f"a number from {rule['minimum']} to {rule['maximum']}" if "maximum" in rule else "a finite number"
     elif "integer" in kinds:
         most = f"to {rule['maximum']}" if "maximum" in rule else "upwards"
         words = f"a whole number from {rule['minimum']} {most}"

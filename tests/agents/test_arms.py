@@ -17,7 +17,7 @@ import stocktake_jax as st
 from stocktake_agents import AGENTS, TOOLS, Agent, Outcome, UsageError, load_rows, parse_seeds
 from stocktake_agents.arm_names import ARM_NAMES, arm_of_run, make_arm
 from stocktake_agents.arms import Arm, Lens
-from stocktake_agents.arms.belief_track import with_beliefs
+from stocktake_agents.arms.belief_track import with_beliefs, with_statements
 from stocktake_agents.arms.posterior import marginals
 from stocktake_agents.arms.prompts import FORBIDDEN_SLOTS, OPEN_SLOTS, fill, shipped, template_slots
 from stocktake_agents.arms.renaming import Renaming
@@ -85,7 +85,7 @@ def test_every_digit_of_a_template_comes_from_a_slot() -> None:
         text = path.read_text(encoding="utf-8")
         between = "".join(literal for literal, *_ in string.Formatter().parse(text))
         assert not re.search(r"\d", between), path.name
-        assert {slot.partition(".")[0] for slot in template_slots(text)} <= {*OPEN_SLOTS, "last_week"}
+        assert {slot.partition(".")[0] for slot in template_slots(text)} <= {*OPEN_SLOTS, "last_week", "chokepoint"}
 
 
 @pytest.mark.parametrize("group", FORBIDDEN_SLOTS)
@@ -209,6 +209,34 @@ def test_the_posterior_is_the_exact_filter_s() -> None:
             assert sum(regimes.values()) == pytest.approx(1.0, abs=1e-3)
     bought = shown(make_arm("posterior"), tape, [{"qty": 0, "briefing": True}] * 26)
     assert bought != passive
+
+
+def test_the_posterior_of_the_canal_is_bayes_rule_by_hand() -> None:
+    """From last week's state, where its band and a bought briefing leave a single one.
+
+    The next report would tell as much without the briefing: whatever can follow a crash names its cause, or is common
+    to both closures. So a briefing is worth something in the week in which it is bought, and no longer.
+    """
+    checked = set()
+    for seed in (21, 25, 99):
+        tape = st.published_tape(seed)
+        reports = shown(make_arm("posterior"), tape, [{"qty": 0, "briefing": True}] * 26)
+        for last, now, report in zip(tape.rows.canal[:-1], tape.rows.canal[1:], reports[1:], strict=True):
+            regimes = np.array(canal.LAYOUT.regimes)
+            possible = (regimes == regimes[last]) & (canal.BAND[last] == canal.BAND)
+            if possible.sum() > 1:
+                continue  # weeks of recovery, whose ages look alike
+            following = np.zeros(len(regimes))
+            listed = list(canal.LAYOUT.successors[last])
+            following[listed] = canal.CHAIN.probabilities[last][: len(listed)]
+            following *= canal.BAND[now] == canal.BAND
+            following /= following.sum()
+            for regime, mass in report["posterior"]["canal"].items():
+                at = canal.STRESS if regime == "stress" else regimes == regime
+                assert mass == pytest.approx(following[at].sum(), abs=6e-5)
+            checked.add(canal.LAYOUT.labels[last])
+    assert {"calm", "watch"} <= checked
+    assert {"short:0", "long:0"} & checked
 
 
 def test_advice_holds_actions_that_can_be_taken_and_the_oracle_s_choice() -> None:
@@ -389,7 +417,7 @@ def test_beliefs_and_plan_are_demanded_and_kept(play_plan: PlayPlan, tmp_path: P
     assert all(week["stated"] == {"beliefs": STATED["beliefs"], "plan": STATED["plan"]} for week in weeks)
     desk = Desk(st.Episode(st.published_tape(25)), tools=arm.tools)
     [result] = desk.execute(as_turn([("place_order", {"rationale": "r", "qty": 0})], 0).calls)
-    assert "beliefs is missing" in result.content
+    assert "beliefs, plan are missing" in result.content
 
 
 @pytest.mark.parametrize("agent", ["planner", "random", policy_agent("policy", st.policies.floor(), 0)])
@@ -405,6 +433,15 @@ def test_agents_that_believe_nothing_play_the_belief_arm_all_the_same(
     assert stated == [dict.fromkeys(st.FACTORS, 0.5)] * 26
 
 
+@pytest.mark.parametrize("order", [{}, {"qty": "20"}, {"qty": 3.5}, {"qty": -4}, {"qty": 10**9}, {"qty": [1]}])
+def test_a_script_s_bad_order_is_refused_in_the_belief_arm_too(order: dict[str, Any]) -> None:
+    episode, tools = st.Episode(st.published_tape(25)), make_arm("beliefs").tools
+    turn = with_statements(as_turn([("place_order", {"rationale": "r", **order})], 0), tools, episode.report())
+    [result] = Desk(episode, tools=tools).execute(turn.calls)
+    assert result.error
+    assert result.content.startswith("Error: qty ")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -414,7 +451,7 @@ def test_agents_that_believe_nothing_play_the_belief_arm_all_the_same(
         ({"beliefs": {**STATED["beliefs"], "canal": "0.5"}}, r"beliefs.canal must be a number"),
         ({"beliefs": {**STATED["beliefs"], "canal": None}}, r"beliefs.canal must be a number"),
         ({"beliefs": {**STATED["beliefs"], "weather": 0.5}}, r"unknown field beliefs.weather"),
-        ({"beliefs": {"canal": 0.5}}, r"beliefs.demand is missing"),
+        ({"beliefs": {"canal": 0.5}}, r"beliefs.demand, .*beliefs.supplier are missing: each must be a number"),
         ({"beliefs": [0.5] * 6}, r"beliefs must be an object with canal, demand"),
         ({"plan": {**STATED["plan"], "stance": "wait"}}, r"plan.stance must be \"build\" or \"hold\" or \"run_down\""),
         ({"plan": {**STATED["plan"], "next_qty": 20.0}}, r"plan.next_qty must be a whole number from 0 to 100"),

@@ -71,7 +71,10 @@ def with_statements(turn: Turn, tools: Sequence[Mapping[str, Any]], report: Mapp
 
 def _stated(call: ToolCall, report: Mapping[str, Any]) -> ToolCall:
     order = json.loads(call.arguments)
-    position = min(max(report["inventory_position"] + order["qty"], 0), _MOST_POSITION)
-    plan = {"stance": "hold", "target_position": position, "main_concern": "none", "next_qty": order["qty"]}
+    # What is no quantity is the desk's to refuse, so the plan around it only has to be well-formed.
+    qty = order.get("qty")
+    qty = min(max(qty, 0), _MOST_ORDER) if type(qty) is int else 0
+    position = min(max(report["inventory_position"] + qty, 0), _MOST_POSITION)
+    plan = {"stance": "hold", "target_position": position, "main_concern": "none", "next_qty": qty}
     stated = order | {"beliefs": dict.fromkeys(st.FACTORS, 0.5), "plan": plan}
     return replace(call, arguments=json.dumps(stated))

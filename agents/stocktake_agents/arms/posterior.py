@@ -16,6 +16,11 @@ DECIMALS = 4
 
 
 @functools.cache
+def _prior() -> Any:
+    return jax.jit(lambda params: filters.prior(params, "exact"))
+
+
+@functools.cache
 def _update() -> Any:
     return jax.jit(filters.update)
 
@@ -26,7 +31,7 @@ class PosteriorLens(Lens):
     def __init__(self) -> None:
         self._params = st.WorldParams()
         with jax.enable_x64(True):
-            self._memory = filters.prior(self._params, "exact")
+            self._memory = _prior()(self._params.in_force())
 
     def report(self, report: Mapping[str, Any], desk: st.Episode) -> dict[str, Any]:
         """See ``Lens``."""
