@@ -15,6 +15,7 @@ import numpy as np
 
 import stocktake_jax as st
 from stocktake_agents.errors import UsageError
+from stocktake_jax.logistics import CHOKEPOINT
 
 OPEN_SLOTS = ("costs", "desk", "voyage", "horizon")
 """Groups of parameters that an agent may be told."""
@@ -54,7 +55,8 @@ def fill(template: str, params: st.WorldParams | None = None, source: str = "the
         UsageError: a slot is unknown or forbidden, or the braces do not match.
     """
     params = st.WorldParams() if params is None else params
-    groups = {name: getattr(params, name) for name in OPEN_SLOTS} | {"last_week": params.horizon - 1}
+    groups = {name: getattr(params, name) for name in OPEN_SLOTS}
+    groups |= {"last_week": params.horizon - 1, "chokepoint": CHOKEPOINT}
     try:
         return _Filler(source).vformat(template, (), groups)
     except (ValueError, TypeError) as error:
@@ -82,7 +84,7 @@ class _Filler(string.Formatter):
         if number.ndim:
             raise UsageError(
                 f"{self._source} has the slot {{{field_name}}}, which names no single number: slots are horizon, "
-                f"last_week and the fields of {', '.join(OPEN_SLOTS[:3])}, such as {{costs.base_rate[0]}}."
+                f"last_week, chokepoint and the fields of {', '.join(OPEN_SLOTS[:3])}, such as {{costs.base_rate[0]}}."
             )
         return float(number), group
 
