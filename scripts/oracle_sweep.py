@@ -24,7 +24,7 @@ import stocktake_jax as st
 from stocktake_agents.cli import resume_command
 from stocktake_agents.errors import UsageError
 from stocktake_agents.scoreboard import THIN_HEADROOM
-from stocktake_agents.seeds import TapeName, parse_seeds
+from stocktake_agents.seeds import EpisodeName, parse_seeds
 from stocktake_jax.params import RULES_VERSION
 from stocktake_jax.tables import Table, TableError, merge
 
@@ -64,7 +64,7 @@ class Plan:
     wish: float | None
     most_replications: int | None
 
-    def settings(self, names: Sequence[TapeName], shard: str | None) -> dict[str, Any]:
+    def settings(self, names: Sequence[EpisodeName], shard: str | None) -> dict[str, Any]:
         """What a table says of itself: these, the set of tapes, the world and what computed it."""
         seeds = hashlib.sha256("\n".join(map(str, names)).encode()).hexdigest()[:12]
         made_by = {"package": st.__version__, "rules": RULES_VERSION, "world": st.world_hash()}
@@ -94,13 +94,15 @@ class Plan:
             yield float(mean), float(error), sum(counts)
 
 
-def rows(names: Sequence[TapeName], plan: Plan, chunk: int, block: int, progress: Callable[[int], None]) -> list[dict]:
+def rows(
+    names: Sequence[EpisodeName], plan: Plan, chunk: int, block: int, progress: Callable[[int], None]
+) -> list[dict]:
     """The table's rows of some tapes, at most ``block``."""
     tapes = [name.tape() for name in names]
     filled = st.stack(tapes + tapes[-1:] * (block - len(tapes)))  # always as many: there is one shape to compile
     floors = st.evaluate(st.policies.floor(), filled, jax.random.key(0), float64=True).total_cost
     profiles = np.asarray(st.profile(st.tape_features(filled)))
-    published = {TapeName("published", s.seed): s.group for s in st.published_seeds()}
+    published = {EpisodeName("published", s.seed): s.group for s in st.published_seeds()}
     references = list(plan.references(tapes, chunk, progress))
     made = []
     for i, (name, tape, (mean, error, runs)) in enumerate(zip(names, tapes, references, strict=True)):
@@ -171,7 +173,7 @@ def exit_codes() -> Iterator[None]:
     raise SystemExit(code)
 
 
-def sweep(table: Table, names: Sequence[TapeName], plan: Plan, memory: int, block: int, console: Console) -> None:
+def sweep(table: Table, names: Sequence[EpisodeName], plan: Plan, memory: int, block: int, console: Console) -> None:
     """Makes all rows that are not there yet."""
     done = table.done
     waiting = [name for name in names if (name.source, name.seed) not in done]
