@@ -36,6 +36,7 @@ def test_bench_measures_every_section(tmp_path: Path) -> None:
         (("--sections", "tapes,seconds"), "There is no section 'seconds'; the sections are published, tapes"),
         (("--device", "abacus"), "'abacus' is not one of 'cpu', 'gpu'"),
         (("--stream", "0"), "0 is not in the range"),
+        (("--oracle", "--sections", "tapes"), "--oracle is short for --sections oracle: give one of the two."),
     ],
 )
 def test_bad_use_is_a_sentence(options: tuple[str, ...], words: str) -> None:
