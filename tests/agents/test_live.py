@@ -96,12 +96,13 @@ def test_three_kills_and_a_torn_line_leave_the_same_run(provider: str, tmp_path:
         asked = conversations(server)
         dice = random.Random(7)
         for kill in range(3):
-            process = subprocess.Popen([*command, "--out", "killed"], cwd=tmp_path, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen([*command, "--out", "killed"], cwd=tmp_path, stderr=subprocess.PIPE)
             enough = len(server.requests) + dice.randint(5, 40)
             while len(server.requests) < enough and process.poll() is None:
                 time.sleep(0.002)
             process.send_signal(signal.SIGKILL)
-            assert process.wait(timeout=60) == -signal.SIGKILL, "it ended before it was killed"
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == -signal.SIGKILL, said
             unfinished = [p for p in (tmp_path / "killed").glob("pub*.jsonl") if b'"event":"end"' not in p.read_bytes()]
             if kill == 1:
                 with unfinished[0].open("ab") as log:
