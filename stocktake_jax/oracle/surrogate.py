@@ -106,7 +106,6 @@ def rollout_costs(
     """The cost ($) of every candidate on every future until the horizon: float ``[n, k]``."""
     costs = params.costs
     dtype = costs.holding.dtype
-    weeks, count = futures.demand.shape
     each = jax.tree.map(lambda leaf: leaf[:, None], candidates)
     by_cape = each.route == CAPE
 
@@ -126,12 +125,12 @@ def rollout_costs(
     def landing(t: Array, cargo: Array) -> Array:
         """Cargo due in week t: by Suez from one lead time ago, or from a week before that if the canal was shut."""
         now, before = t - leads[0], t - leads[0] - 1
-        in_time = jnp.where(futures.canal_blocked[jnp.maximum(now, 0)][None], 0, cargo[now + BEYOND])
-        late = jnp.where(futures.canal_blocked[jnp.maximum(before, 0)][None], cargo[before + BEYOND], 0)
-        return jnp.where(by_cape, cargo[t - leads[1] + BEYOND], in_time + late)
+        in_time = jnp.where(futures.canal_blocked[jnp.maximum(now, 0)][None], 0, cargo[now % BEYOND])
+        late = jnp.where(futures.canal_blocked[jnp.maximum(before, 0)][None], cargo[before % BEYOND], 0)
+        return jnp.where(by_cape, cargo[(t - leads[1]) % BEYOND], in_time + late)
 
     def week(t: Array, loop: tuple, qty: Array, supplier: Array) -> tuple:
-        stock, position, pile, total, cargo = loop
+        stock, position, pile, total, cargo, due = loop
         from_spot = supplier == SPOT
         shipped = jnp.where(from_spot, rounded_product(qty, futures.fill[t][None]), qty)
         lost = rounded_product(shipped, of_route(t, "defect_rate"))
@@ -141,8 +140,10 @@ def rollout_costs(
         unit_cost = base_rate * rate + delta + of_route(t, "cost")
         short = jnp.where(futures.tense[t][None], qty - shipped, 0)
 
-        landed = pile + landing(t, cargo)
-        cargo = cargo.at[t + BEYOND].set(shipped - lost + (lost << _SHIFT))
+        # What is due next week is looked up once this week's cargo is stored: looked up the other way round, XLA
+        # copies all cargo to keep what is still to be read.
+        cargo = cargo.at[t % BEYOND].set(shipped - lost + (lost << _SHIFT))
+        landed = pile + due
         shut = futures.port_blocked[t][None]
         pile = jnp.where(shut, landed, 0)
         landed = jnp.where(shut, 0, landed) + jnp.where(each.inspect, afloat.arrivals[1, t], afloat.arrivals[0, t])
@@ -154,21 +155,16 @@ def rollout_costs(
         total = total + shipped.astype(dtype) * unit_cost + costs.rework * lost.astype(dtype)
         total = total + costs.couple * short.astype(dtype) + costs.holding * stock.astype(dtype)
         total = total + costs.stockout * unmet.astype(dtype)
-        return stock, position + shipped - (landed >> _SHIFT) - sold, pile, total, cargo
+        return stock, position + shipped - (landed >> _SHIFT) - sold, pile, total, cargo, landing(t + 1, cargo)
 
     def later_week(t: Array, loop: tuple) -> tuple:
         qty = jnp.clip(of_route(t, "level") - loop[1], 0, params.desk.most_order)
         return week(t, loop, qty, later_supplier)
 
-    everywhere = (len(candidates.qty), count)
+    everywhere = (len(candidates.qty), futures.demand.shape[1])
     start = jnp.where(each.inspect, afloat.cost[1], afloat.cost[0]) + fees + weekly * known.weeks_left.astype(dtype)
     stock = jnp.broadcast_to(known.stock + each.air, everywhere)
-    loop = (
-        stock,
-        stock + known.on_order,
-        jnp.zeros(everywhere, jnp.int32),
-        start,
-        jnp.zeros((weeks + BEYOND, *everywhere), jnp.int32),
-    )
+    none = jnp.zeros(everywhere, jnp.int32)
+    loop = (stock, stock + known.on_order, none, start, jnp.zeros((BEYOND, *everywhere), jnp.int32), none)
     loop = week(jnp.int32(0), loop, jnp.broadcast_to(each.qty, everywhere), each.supplier)
     return jax.lax.fori_loop(1, known.weeks_left, later_week, loop)[3]

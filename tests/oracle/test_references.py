@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import stocktake_jax as st
+from stocktake_jax.oracle import references
 from stocktake_jax.oracle.menu import SLOTS
 from stocktake_jax.oracle.references import (
     PUBLISHED_FUTURES,
@@ -13,8 +14,11 @@ from stocktake_jax.oracle.references import (
     published_reference,
     published_runs,
     reference,
+    reference_runs,
+    runs_at_once,
 )
 from stocktake_jax.oracle.rollout import PaperOracle, policy
+from stocktake_jax.randomness import uniforms
 
 PUBLISHED = st.published_seeds()
 
@@ -74,6 +78,7 @@ def test_dealing_covers_every_live_candidate_once_and_nothing_else():
     dealt = {(run, slot) for run, block in zip(runs[:count], slots[:count], strict=True) for slot in block}
     assert dealt == set(zip(*np.nonzero(live), strict=True))
     assert count == sum(-(-row.sum() // slots.shape[1]) for row in live)
+    assert len(deal(live, at_once=100)[0]) % 100 == 0
 
 
 def test_a_reference_depends_on_the_tape_alone():
@@ -85,6 +90,53 @@ def test_a_reference_depends_on_the_tape_alone():
     np.testing.assert_allclose(again, mean[::-1][:2], rtol=1e-6)
     np.testing.assert_allclose(again_error, error[::-1][:2], rtol=1e-3)
     assert not np.allclose(reference(other, jax.random.key(4), replications=3, futures=24, chunk=4)[0], again)
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 512])  # 512 is what a GPU is given
+def test_blocks_side_by_side_do_not_matter(at_once, monkeypatch):
+    """Sums are taken in another order, so a mean may differ in its last bits: no choice here is that close."""
+    tapes = st.stack([st.published_tape(seed) for seed in (1, 25, 112)])
+
+    def figures():
+        return reference(tapes, jax.random.key(3), replications=2, futures=24)
+
+    expected = figures()
+    monkeypatch.setattr(references, "blocks_at_once", lambda: at_once)
+    np.testing.assert_array_equal(figures(), expected)
+
+
+def test_runs_in_lockstep_by_device(monkeypatch):
+    class Gpu:
+        platform = "gpu"
+
+        def memory_stats(self):
+            return {"bytes_limit": 80 * 10**9}
+
+    assert runs_at_once(200) == references.RUNS_ON_CPU
+    monkeypatch.setattr(jax, "local_devices", lambda: [Gpu()])
+    assert 1000 < runs_at_once(200) <= 16_384
+    assert runs_at_once(20_000) < runs_at_once(2_000)
+    assert runs_at_once(2_000) * references.bytes_per_run(2_000) <= 20 * 10**9
+
+
+def test_numbers_of_runs_come_with_the_means():
+    tapes = st.stack([st.published_tape(seed) for seed in (1, 25)])
+    mean, error, runs = reference_runs(tapes, jax.random.key(3), 3, 24, wish=1.0, most_replications=6)
+    assert runs.tolist() == [6, 6]
+    np.testing.assert_array_equal((mean, error), reference(tapes, jax.random.key(3), replications=6, futures=24))
+
+
+@pytest.mark.parametrize("futures", [24, 25])
+def test_fresh_uniforms_are_those_of_the_run(futures):
+    key, week = jax.random.key(3), 20
+    ids, replications = np.array([5, 9], np.uint32), np.array([0, 7], np.uint32)
+    drawn = np.asarray(references._fresh_uniforms(key, ids, replications, np.uint32(week), futures, 27))
+    for i in range(2):
+        own = key
+        for name in (references._REFERENCE_STREAM, ids[i], replications[i], week):
+            own = jax.random.fold_in(own, name)
+        np.testing.assert_array_equal(drawn[i, :, : 27 - week], uniforms(own, (6, 27, futures))[:, : 27 - week])
+    assert not drawn[:, :, 27 - week :].any()
 
 
 def test_more_runs_are_added_until_the_error_is_small_enough():
