@@ -1,7 +1,7 @@
-"""Work spread over the local devices, one thread each.
+"""Work as a device does it best: parts of it spread over the local devices, and values computed once.
 
-Parts of the work never talk to each other, so no collective operation is compiled that could wait for a device which
-a busy machine keeps from running.
+Parts of the work have one thread each and never talk to each other, so no collective operation is compiled that could
+wait for a device which a busy machine keeps from running.
 """
 
 import queue
@@ -10,10 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
+Tree = TypeVar("Tree")
 
 
 def over_devices(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
@@ -36,3 +38,20 @@ def over_devices(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list
         return [work(items[0])]
     with ThreadPoolExecutor(min(len(items), len(jax.local_devices()))) as threads:
         return list(threads.map(on_a_device, items))
+
+
+def computed_once(tree: Tree, true: jax.Array) -> Tree:
+    """``tree``, kept by a CPU's compiler instead of computed anew by every loop that reads it.
+
+    XLA copies an expression into each of its consumers. The branches of a conditional are a border that it does not
+    fuse across.
+
+    Args:
+        tree: arrays.
+        true: bool scalar that always holds, which the compiler must not know; a batched one is no border.
+    """
+
+    def conditional(tree: Tree) -> Tree:
+        return jax.lax.cond(true, lambda x: x, lambda x: jax.tree.map(jnp.zeros_like, x), tree)
+
+    return jax.lax.platform_dependent(tree, cpu=conditional, default=lambda x: x)

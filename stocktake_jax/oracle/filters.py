@@ -18,6 +18,7 @@ import numpy as np
 from flax import struct
 
 from stocktake_jax.chain import Chain
+from stocktake_jax.devices import computed_once
 from stocktake_jax.env import Observation, observe_row
 from stocktake_jax.factors import FACTORS, MODULES, canal, supplier
 from stocktake_jax.logistics import initial_state
@@ -149,11 +150,16 @@ def _update_published(params: WorldParams, beliefs: Beliefs, observation: Observ
 
 def _update_exact(params: WorldParams, memory: Memory, observation: Observation) -> Memory:
     told = clues(params, memory.last, observation, memory.multiplier_known)
+    evidence = {
+        name: tuple(_sum(terms, memory.ignored) for terms in _terms(module, getattr(params, name), observation, told))
+        for name, module in MODULES.items()
+    }
+    # Bayes' rule reads a likelihood three times, and making one costs more than all the rest.
+    evidence = computed_once(evidence, params.desk.most_order >= 0)
     posteriors, flags = {}, []
-    for name, module in MODULES.items():
+    for name, (late, now) in evidence.items():
         numbers, belief = getattr(params, name), getattr(memory.beliefs, name)
         # What was learnt late of the week before comes first: it bears on what is predicted from there.
-        late, now = (_sum(terms, memory.ignored) for terms in _terms(module, numbers, observation, told))
         contradicted = jnp.array(False)
         if late is not None:
             belief, contradicted = correct(belief, late)
