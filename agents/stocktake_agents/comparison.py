@@ -61,12 +61,7 @@ def load_run(folder: Path) -> Run:
     """
     manifest = read_manifest(folder)
     settings = manifest["settings"]
-    repeats = max((invocation.get("repeats", 1) for invocation in manifest["invocations"]), default=1)
-    names = [
-        EpisodeName(*_source_and_seed(text), repeat=repeat)
-        for repeat in range(1, repeats + 1)
-        for text in settings["seeds"]
-    ]
+    names = _planned(manifest)
     arm = settings["arm"]
     if not settings["arm_details"]["standard"]:
         arm += f" (own wording {digest([settings['prompt'], settings['arm_details']])[:8]})"
@@ -75,6 +70,24 @@ def load_run(folder: Path) -> Run:
     ]
     model = settings["model"] + (f" ({', '.join(asked)})" if asked else "")
     return Run(folder, model, arm, settings["arm_details"]["privileged"], len(names), load_rows(folder, names))
+
+
+def episodes_of(folder: Path) -> list[EpisodeName]:
+    """The episodes that the runs into a results folder planned.
+
+    Raises:
+        UsageError: it is none.
+    """
+    return _planned(read_manifest(folder))
+
+
+def _planned(manifest: Mapping[str, Any]) -> list[EpisodeName]:
+    repeats = max((invocation.get("repeats", 1) for invocation in manifest["invocations"]), default=1)
+    return [
+        EpisodeName(*_source_and_seed(text), repeat=repeat)
+        for repeat in range(1, repeats + 1)
+        for text in manifest["settings"]["seeds"]
+    ]
 
 
 def _source_and_seed(text: str) -> tuple[str, int]:
