@@ -25,12 +25,12 @@ from stocktake_agents.cli import resume_command
 from stocktake_agents.errors import UsageError
 from stocktake_agents.scoreboard import THIN_HEADROOM
 from stocktake_agents.seeds import EpisodeName, parse_seeds
+from stocktake_jax.oracle.references import RUNS_ON_CPU, bytes_per_run, reference_runs
 from stocktake_jax.params import RULES_VERSION
 from stocktake_jax.tables import Table, TableError, merge
 
 MOST_TAPES = 1_000_000
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-MOST_RUNS_ON_CPU = 64  # side by side: more are no faster there, and the bar moves and Ctrl-C is heard more often
 EPILOG = """
 \b
 Examples:
@@ -75,23 +75,19 @@ class Plan:
         self, tapes: Sequence[st.Tape], chunk: int, progress: Callable[[int], None]
     ) -> Iterator[tuple[float, float, int]]:
         """Mean, standard error and number of runs, for every tape."""
+        uncounted = len(tapes) * self.replications
 
-        def measure(some: Sequence[st.Tape], progress: Callable[[int], None]) -> tuple[np.ndarray, np.ndarray]:
-            return st.oracle.reference(
-                st.stack(some), jax.random.key(self.key), self.replications, self.futures, self.kind,
-                wish=self.wish, most_replications=self.most_replications or self.replications,
-                chunk=chunk, progress=progress,
-            )  # fmt: skip
+        def count(runs: int) -> None:
+            nonlocal uncounted
+            counted = min(runs, uncounted)
+            uncounted -= counted
+            progress(counted)  # the runs that a wish adds were not foreseen: the bar counts on no more
 
-        if self.wish is None:
-            means, errors = measure(tapes, progress)
-            yield from zip(means.tolist(), errors.tolist(), [self.replications] * len(tapes), strict=True)
-            return
-        for tape in tapes:
-            counts: list[int] = []
-            (mean,), (error,) = measure([tape], counts.append)
-            progress(self.replications)  # the bar counts on no more
-            yield float(mean), float(error), sum(counts)
+        figures = reference_runs(
+            st.stack(tapes), jax.random.key(self.key), self.replications, self.futures, self.kind,
+            wish=self.wish, most_replications=self.most_replications or self.replications, chunk=chunk, progress=count,
+        )  # fmt: skip
+        yield from zip(*(figure.tolist() for figure in figures), strict=True)
 
 
 def rows(
@@ -121,11 +117,6 @@ def rows(
     return made
 
 
-def bytes_per_run(futures: int) -> int:
-    """What a run in lockstep holds at its peak, measured: some for its menu, the rest for its futures."""
-    return 100_000 + 2_300 * futures
-
-
 def chunk_size(memory: int, plan: Plan, tapes: int) -> int:
     """Runs in lockstep on each device, for ``memory`` bytes over all of them and ``tapes`` at a time."""
     devices = jax.local_device_count()
@@ -135,8 +126,8 @@ def chunk_size(memory: int, plan: Plan, tapes: int) -> int:
             f"--memory is too small: {plan.futures} futures on {devices} device{'s' * (devices > 1)} need at least "
             f"{math.ceil(devices * bytes_per_run(plan.futures) / 10**5) / 10}MB."
         )
-    together = plan.replications * (tapes if plan.wish is None else 1)
-    most = MOST_RUNS_ON_CPU if jax.default_backend() == "cpu" else together
+    together = plan.replications * tapes
+    most = RUNS_ON_CPU if jax.default_backend() == "cpu" else together
     return min(affordable, most, -(-together // devices))
 
 

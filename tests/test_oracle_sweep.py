@@ -185,6 +185,10 @@ def test_noisy_tapes_get_more_runs(whole, tmp_path):
         assert new["oracle_se"] <= 200 or new["replications"] == 6
         assert (new["replications"] == 2) == (old["oracle_se"] <= 200)
     assert after["replications"].max() > 2
+    for block in (1, 5):  # whether tapes get their runs one by one or side by side
+        other = tmp_path / f"{block}.parquet"
+        make(other, "--wish", "200", "--most-replications", "6", "--block", block)
+        assert_same_table(other, out)
 
 
 # Bad use: a sentence, exit code 2, and nothing is touched.
@@ -263,6 +267,6 @@ def test_without_polars_a_sentence_says_what_to_install(tmp_path, monkeypatch):
 def test_memory_bounds_the_runs_side_by_side():
     plan = oracle_sweep.Plan("paper", 200, 0, 20, None, None)
     devices = jax.local_device_count()
-    assert oracle_sweep.chunk_size(10**10, plan, 32) == 64
+    assert oracle_sweep.chunk_size(10**10, plan, 32) == 32
     assert oracle_sweep.chunk_size(10**10, plan, 1) == -(-20 // devices)
     assert oracle_sweep.chunk_size(7 * devices * oracle_sweep.bytes_per_run(200), plan, 32) == 7
