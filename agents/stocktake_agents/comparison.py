@@ -33,6 +33,7 @@ class Run:
         privileged: whether it showed what no report shows.
         planned: episodes planned.
         rows: the finished ones.
+        planned_seeds: the first repeat of each planned tape.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Run:
     privileged: bool
     planned: int
     rows: list[Row]
+    planned_seeds: tuple[EpisodeName, ...] = ()
 
     @property
     def seeds(self) -> dict[EpisodeName, Row]:
@@ -69,7 +71,8 @@ def load_run(folder: Path) -> Run:
         f"{name} {settings['settings'][name]}" for name in ("effort", "temperature") if name in settings["settings"]
     ]
     model = settings["model"] + (f" ({', '.join(asked)})" if asked else "")
-    return Run(folder, model, arm, settings["arm_details"]["privileged"], len(names), load_rows(folder, names))
+    privileged, seeds = settings["arm_details"]["privileged"], tuple(dict.fromkeys(name.first for name in names))
+    return Run(folder, model, arm, privileged, len(names), load_rows(folder, names), seeds)
 
 
 def episodes_of(folder: Path) -> list[EpisodeName]:

@@ -196,10 +196,16 @@ def test_finished_runs_are_verified_and_scored(tmp_path: Path, whole: Path) -> N
     assert verified.returncode == 0, verified.stderr
     assert {f["status"] for findings in json.loads(verified.stdout).values() for f in findings} == {"same"}
     scored = finish(command("score.py", "mine", str(whole / "out"), "--json"), tmp_path)
-    assert [(cell["model"], cell["finished"]) for cell in json.loads(scored.stdout)] == [
+    assert [(cell["model"], cell["finished"]) for cell in json.loads(scored.stdout)["arms"]] == [
         ("mine.py:act", 8),
         ("random", 8),
     ]
+    assert json.loads(scored.stdout)["beliefs"] == {}
+    graded = finish(command("grade.py", "mine", "--json", "--quiet"), tmp_path)
+    assert graded.returncode == 0, graded.stderr
+    assert json.loads(graded.stdout)[0]["weeks"] == 8 * 26
+    seen = finish(command("score.py", "mine", "--json", "--definition", "sound"), tmp_path)
+    assert set(json.loads(seen.stdout)["beliefs"]["mine"]) == {"graded by keyword", "floor, exact posterior"}
     log = tmp_path / "mine" / "published-3.jsonl"
     log.write_bytes(log.read_bytes().replace(b'"qty\\": 0', b'"qty\\": 1', 1))
     broken = finish(command("verify.py", "mine"), tmp_path)
