@@ -18,10 +18,22 @@ Outcome = TypeVar("Outcome")
 Tree = TypeVar("Tree")
 
 
-def over_devices(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list[Outcome]:
-    """``work`` on every item, in order, on whatever local device is free, in the precision of the caller."""
+def over_devices(
+    work: Callable[[Item], Outcome], items: Sequence[Item], *, compile_once: bool = False
+) -> list[Outcome]:
+    """``work`` on every item, in order, on whatever local device is free, in the precision of the caller.
+
+    Args:
+        work: what to do with an item.
+        items: the parts of the work.
+        compile_once: whether as many threads share the first device on a CPU, where a program is otherwise compiled
+            anew for each. Worth it where compiling takes long; short programs run a little slower so.
+    """
+    devices = jax.local_devices()
+    if compile_once and devices[0].platform == "cpu":
+        devices = devices[:1] * len(devices)
     free: queue.SimpleQueue[jax.Device] = queue.SimpleQueue()
-    for device in jax.local_devices():
+    for device in devices:
         free.put(device)
     float64 = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
@@ -36,7 +48,7 @@ def over_devices(work: Callable[[Item], Outcome], items: Sequence[Item]) -> list
 
     if len(items) == 1:
         return [work(items[0])]
-    with ThreadPoolExecutor(min(len(items), len(jax.local_devices()))) as threads:
+    with ThreadPoolExecutor(min(len(items), len(devices))) as threads:
         return list(threads.map(on_a_device, items))
 
 

@@ -226,7 +226,7 @@ def published_reference(seeds: Sequence[int]) -> np.ndarray:
     Raises:
         ValueError: there is no seed, or one that is no whole number from 0 to 2**32 - 1.
     """
-    totals = over_devices(lambda futures: published_runs(seeds, futures)[0], PUBLISHED_FUTURES)
+    totals = over_devices(lambda futures: published_runs(seeds, futures)[0], PUBLISHED_FUTURES, compile_once=True)
     return np.stack(totals, axis=1)
 
 
@@ -379,4 +379,4 @@ def _fresh_runs(
             progress(len(part))
         return totals[: len(part)]
 
-    return np.concatenate(over_devices(play, parts))
+    return np.concatenate(over_devices(play, parts, compile_once=True))

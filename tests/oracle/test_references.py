@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import stocktake_jax as st
+from stocktake_jax.devices import over_devices
 from stocktake_jax.oracle import references
 from stocktake_jax.oracle.menu import SLOTS
 from stocktake_jax.oracle.references import (
@@ -117,6 +118,13 @@ def test_runs_in_lockstep_by_device(monkeypatch):
     assert 1000 < runs_at_once(200) <= 16_384
     assert runs_at_once(20_000) < runs_at_once(2_000)
     assert runs_at_once(2_000) * references.bytes_per_run(2_000) <= 20 * 10**9
+
+
+def test_threads_share_a_device_where_asked():
+    """On the tests' two CPU devices; a GPU's are never shared."""
+    used = over_devices(lambda _: jax.numpy.zeros(()).device, range(6), compile_once=True)
+    assert used == jax.local_devices()[:1] * 6
+    assert over_devices(lambda item: item, range(6)) == list(range(6))
 
 
 def test_numbers_of_runs_come_with_the_means():
