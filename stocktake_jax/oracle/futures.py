@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from stocktake_jax.chain import inverse_cdf
+from stocktake_jax.chain import Chain, inverse_cdf
 from stocktake_jax.factors import FACTORS, canal, demand, freight, port, quality, supplier
 from stocktake_jax.oracle.filters import Beliefs
 from stocktake_jax.params import WorldParams
@@ -98,14 +98,27 @@ def sample_states(params: WorldParams, beliefs: Beliefs, uniforms: Array, weeks_
     def week(t: Array, loop: tuple) -> tuple:
         states, paths = loop
         states = tuple(
-            jax.vmap(chain.step)(state, uniforms[i, t + 1])
-            for i, (chain, state) in enumerate(zip(chains, states, strict=True))
+            _step(chain, state, uniforms[i, t + 1]) for i, (chain, state) in enumerate(zip(chains, states, strict=True))
         )
         return states, tuple(path.at[t].set(state) for path, state in zip(paths, states, strict=True))
 
     _, paths = jax.lax.fori_loop(0, weeks_left, week, (present, blank))
     sampled = dict(zip(DRAW_ORDER, paths, strict=True))
     return {name: sampled[name] for name in FACTORS}
+
+
+def _step(chain: Chain, states: Array, u: Array) -> Array:
+    """``chain.step`` for states and uniforms ``[k]``, with the table spelled out as comparisons.
+
+    A loop over futures looks a table up one by one, but compares and selects sixteen at a time.
+    """
+    cumulative, after = chain.cumulative(u.dtype), states
+    for state, row in enumerate(chain.layout.successors):
+        chosen = jnp.int32(row[-1])
+        for place, successor in reversed(list(enumerate(row[:-1]))):
+            chosen = jnp.where(u < cumulative[state, place], successor, chosen)
+        after = jnp.where(states == state, chosen, after)
+    return after
 
 
 def describe(params: WorldParams, states: dict[str, Array], weeks_left: Array, z: float) -> Futures:
