@@ -1,7 +1,6 @@
 """Policies over many tapes, in chunks and over devices."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ import numpy as np
 from flax import struct
 
 from stocktake_jax.actions import Action, to_int32
-from stocktake_jax.devices import over_devices
+from stocktake_jax.devices import computed_once, over_devices
 from stocktake_jax.env import observe_row
 from stocktake_jax.logistics import initial_state, transition
 from stocktake_jax.params import WorldParams, default_params, whole
@@ -63,7 +62,8 @@ def play(policy: Policy, tape: Tape, key: Array, params: WorldParams) -> Episode
         row, number = exogenous
         observation = observe_row(params, state, now)
         action, memory = policy.act(params, memory, observation, week_key(key, state.week))
-        action = _computed_once(to_int32(action), number >= 0)
+        # Else a policy's arithmetic would be done again in each of the week's loops.
+        action = computed_once(to_int32(action), number >= 0)
         state, result = transition(params, state, action, now, row)
         total = total + result.cost
         return (state, memory, total, row), (result.costs, result.unmet, action, result.refusal)
@@ -75,19 +75,6 @@ def play(policy: Policy, tape: Tape, key: Array, params: WorldParams) -> Episode
     numbers = jnp.arange(params.horizon, dtype=jnp.int32)
     (_, _, total, _), (costs, unmet, actions, refusals) = jax.lax.scan(week, loop, (rest, numbers))
     return EpisodeResult(total_cost=total, costs=costs, unmet=unmet, actions=actions, refusals=refusals)
-
-
-def _computed_once(tree: Any, true: Array) -> Any:
-    """``tree``, kept by a CPU's compiler instead of computed anew in every loop that reads it.
-
-    XLA copies cheap expressions into each of their consumers; a policy's arithmetic would run ten times over. The
-    branches of a conditional are a border that it does not fuse across, nor can it know that ``true`` always is.
-    """
-
-    def conditional(tree: Any) -> Any:
-        return jax.lax.cond(true, lambda x: x, lambda x: jax.tree.map(jnp.zeros_like, x), tree)
-
-    return jax.lax.platform_dependent(tree, cpu=conditional, default=lambda x: x)
 
 
 @functools.partial(jax.jit, static_argnames=("policy", "chunk"))

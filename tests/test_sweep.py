@@ -15,6 +15,7 @@ import pytest
 
 import stocktake_jax as st
 from stocktake_jax import sweep
+from stocktake_jax.devices import computed_once
 from tests import lanes
 
 RANDOM = st.policies.random_legal()
@@ -262,9 +263,9 @@ def test_computed_once_is_the_identity():
     tree = {"a": np.arange(6, dtype=np.int32), "b": (np.float32(2.5) * np.ones(6, np.float32), np.arange(6) > 2)}
     tree = jax.tree.map(jnp.asarray, tree)
     always = jnp.arange(6) >= 0
-    computed = jax.jit(jax.vmap(sweep._computed_once))(tree, always)
+    computed = jax.jit(jax.vmap(computed_once))(tree, always)
     assert_same(computed, tree)
-    assert_same(jax.jit(sweep._computed_once)(tree, always[0]), tree)
+    assert_same(jax.jit(computed_once)(tree, always[0]), tree)
 
 
 @pytest.mark.parametrize("chunk", [0, -1, 2.5, True])
