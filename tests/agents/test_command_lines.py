@@ -230,3 +230,13 @@ def test_the_doctor_has_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "check --base-url" in " ".join(ill.stdout.split())
     wrong = finish(command("doctor.py", "--model", "planner"), tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_the_harness_measures_every_row(tmp_path: Path) -> None:
+    done = finish(command("bench_agents.py", "--quick", "--json"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert len(rows) == 7
+    assert all(row["value"] > 0 for row in rows)
+    assert list(tmp_path.iterdir()) == []
