@@ -2,6 +2,7 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,7 @@ class Option:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class ModelWire:
+class ModelWire(ABC):
     """A ``Wire``, but for the dialect: where requests go, what they say and how answers are read.
 
     Attributes:
@@ -105,25 +106,25 @@ class ModelWire:
         self.dropped = dropped
         self.sent = merged(self.fixed(), *(option.body for option in self._kept()))
 
+    @abstractmethod
     def fixed(self) -> dict[str, Any]:
         """The parameters that every request has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def options(self) -> list[Option]:
         """The parameters that a request can do without."""
-        raise NotImplementedError
 
+    @abstractmethod
     def request(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The conversation and the tools, in the dialect."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, answer: Answer, messages: Sequence[Message]) -> Turn:
         """The turn that an answer is; raises ``ProviderError`` when it is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def look_up(self) -> Mapping[str, Any]:
         """What the provider says of the model: ``context`` and ``max_output`` in tokens, or None where it is silent."""
-        raise NotImplementedError
 
 
 def temperature(setup: Setup, headers: Mapping[str, str] | None = None) -> list[Option]:
